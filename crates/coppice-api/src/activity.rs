@@ -32,7 +32,7 @@ pub(crate) fn endpoints() -> Vec<Endpoint> {
 }
 
 async fn get_branch_activity(app: App, access: Access<InBranch>) -> Result<Shown<wire::BranchActivity>> {
-    let activity = app.branch_activity(&access, PERIODS_MAX).await?;
+    let activity = app.sleep.activity_of(&access, PERIODS_MAX).await?;
     let polling: Vec<_> = activity.polling().into_iter().map(|(name, _)| name.to_owned()).collect();
     let now = activity.now;
     let awake = activity.periods.iter().enumerate().map(|(index, found)| {

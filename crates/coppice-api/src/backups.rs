@@ -38,12 +38,12 @@ pub(crate) fn endpoints() -> Vec<Endpoint> {
 }
 
 async fn list_backups(app: App, access: Access<InProject>) -> Result<Shown<wire::BackupList>> {
-    let found = app.list_backups(&access).await?;
+    let found = app.branches.list_backups(&access).await?;
     Ok(Shown(wire::BackupList { backups: found.into_iter().map(metadata).collect() }))
 }
 
 async fn get_backup(app: App, access: Access<OnBackup>) -> Result<Shown<wire::BackupMetadata>> {
-    Ok(Shown(metadata(app.get_backup(&access).await?)))
+    Ok(Shown(metadata(app.branches.get_backup(&access).await?)))
 }
 
 async fn restore_from_backup(
@@ -67,7 +67,7 @@ async fn restore_from_backup(
             time: asked.target_time.map(|time| time.0),
         },
     };
-    let branch = app.restore_branch(&access, &new).await?;
+    let branch = app.branches.restore(&access, &new).await?;
     Ok(Made(short(&app, &access, &branch).await?))
 }
 

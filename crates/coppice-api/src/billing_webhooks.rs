@@ -59,7 +59,7 @@ async fn take(
         }
         Caller::Vercel => {
             let delivery = VercelDelivery { signature: header("x-vercel-signature"), body: &body };
-            app.take_vercel_delivery(&delivery).await
+            app.vercel.take_delivery(&delivery).await
         }
     };
     answered(taken, &rates, &parts)

@@ -28,7 +28,7 @@ async fn branch_metrics(
     let asked = Asked::read(asked)?;
     let request =
         MetricsRequest { start: asked.start.at, end: asked.end.at, instances: asked.instances.clone() };
-    let instances = app.branch_metrics(&access, &request).await?;
+    let instances = app.metrics.of_branch(&access, &request).await?;
     let results = asked.metrics.iter().map(|metric| asked.result(*metric, &instances));
     Ok(Shown(wire::BranchMetrics {
         results: results.collect(),

@@ -63,7 +63,7 @@ pub(crate) fn endpoints() -> Vec<Endpoint> {
 }
 
 async fn list_branches(app: App, access: Access<InProject>) -> Result<Shown<wire::BranchList>> {
-    let found = app.list_branches(&access).await?;
+    let found = app.branches.list(&access).await?;
     let branches = found.into_iter().map(|branch| wire::ListedBranch {
         public_access: is_public(&app, &branch),
         id: branch.id.to_string(),
@@ -71,7 +71,7 @@ async fn list_branches(app: App, access: Access<InProject>) -> Result<Shown<wire
         created_at: wire::Timestamp(branch.created_at),
         updated_at: wire::Timestamp(branch.updated_at),
         region: branch.spec.region.to_string(),
-        backups_enabled: app.makes_backups(),
+        backups_enabled: app.branches.makes_backups(),
         description: branch.description,
         parent_id: branch.parent.map(|parent| parent.to_string()),
         labels: branch.labels,
@@ -86,19 +86,22 @@ async fn create_branch(
     access: Access<InProject>,
     Body(asked): Body<wire::CreateBranch>,
 ) -> Result<Made<wire::Branch>> {
-    let branch = app.create_branch(&access, &request_from(asked)?).await?;
+    let branch = app.branches.create(&access, &request_from(asked)?).await?;
     Ok(Made(short(&app, &access, &branch).await?))
 }
 
 async fn describe_branch(app: App, access: Access<InBranch>) -> Result<Shown<wire::BranchDetails>> {
-    let details = app.describe_branch(&access).await?;
+    let details = app.branches.describe(&access).await?;
     let branch = &details.branch;
     Ok(Shown(wire::BranchDetails {
         labels: branch.labels.clone(),
         protected: branch.is_protected,
         expires_at: branch.expires_at.map(wire::Expiry),
-        backups_enabled: app.makes_backups(),
-        backup_configuration: app.makes_backups().then(|| backup_settings::configuration(branch.backups)),
+        backups_enabled: app.branches.makes_backups(),
+        backup_configuration: app
+            .branches
+            .makes_backups()
+            .then(|| backup_settings::configuration(branch.backups)),
         status: status(&access, &details),
         scale_to_zero: scale_to_zero(branch.scale_to_zero),
         configuration: configuration(branch),
@@ -111,7 +114,7 @@ async fn update_branch(
     access: Access<InBranch>,
     BodyAs(asked, _): BodyAs<wire::UpdateBranch, wire::UpdateBranch>,
 ) -> Result<Shown<wire::Branch>> {
-    let branch = app.update_branch(&access, change_from(asked)?).await?;
+    let branch = app.branches.update(&access, change_from(asked)?).await?;
     Ok(Shown(short(&app, &access, &branch).await?))
 }
 
@@ -120,7 +123,7 @@ async fn delete_branch(
     access: Access<InBranch>,
     Query(asked): Query<DeleteBranch>,
 ) -> Result<Done> {
-    app.delete_branch(&access, asked.purge.unwrap_or(false)).await?;
+    app.branches.delete(&access, asked.purge.unwrap_or(false)).await?;
     Ok(Done)
 }
 
@@ -139,7 +142,11 @@ pub(crate) async fn short<T>(app: &App, access: &Access<T>, branch: &Branch) -> 
         public_access: is_public(app, branch),
         description: branch.description.clone(),
         parent_id: branch.parent.as_ref().map(ToString::to_string),
-        connection_string: app.connection_string(access, branch).await?.map(|text| text.to_string()),
+        connection_string: app
+            .credentials
+            .connection_string(access, branch)
+            .await?
+            .map(|text| text.to_string()),
     })
 }
 

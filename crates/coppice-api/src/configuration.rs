@@ -23,7 +23,7 @@ async fn get_branch_postgres_config(
     app: App,
     access: Access<InBranch>,
 ) -> Result<Shown<wire::PostgresConfig>> {
-    let found = app.branch_postgres_config(&access).await?;
+    let found = app.parameters.of_branch(&access).await?;
     Ok(Shown(wire::PostgresConfig { parameters: found.into_iter().map(parameter).collect() }))
 }
 

@@ -56,7 +56,7 @@ async fn show(State(app): State<App>, origin: ClientOrigin, call: Call) -> Resul
         "capabilities": {
             "mail": config.mailer.is_some(),
             "passwords": config.has_passwords,
-            "backups": app.makes_backups(),
+            "backups": app.branches.makes_backups(),
             "invoices": app.billing.has_invoices(),
             "cards": app.stripe.is_there(),
         },
@@ -67,7 +67,7 @@ async fn show(State(app): State<App>, origin: ClientOrigin, call: Call) -> Resul
 /// `GET /console/api/github-app`: where people install the App of this platform; null if it has none.
 async fn github_app(State(app): State<App>, call: Call) -> Result<Response, ApiError> {
     call.authorize_person(&app, &GET_USER).await?;
-    let page = if app.has_github() { Some(app.github_install_page().await?) } else { None };
+    let page = if app.github.is_there() { Some(app.github.install_page().await?) } else { None };
     Ok(Json(json!({ "installUrl": page })).into_response())
 }
 

@@ -39,7 +39,7 @@ async fn get_branch_credentials(
     access: Access<InBranch>,
     Query(asked): Query<OfRole>,
 ) -> Result<Shown<wire::BranchCredentials>> {
-    let found = app.get_branch_credentials(&access, asked.username.as_deref()).await?;
+    let found = app.credentials.get(&access, asked.username.as_deref()).await?;
     Ok(Shown(wire::BranchCredentials {
         username: found.username,
         password: found.password.to_string(),
@@ -55,6 +55,6 @@ async fn rotate_branch_credentials(
     access: Access<InBranch>,
     Body(asked): Body<wire::RotateCredentials>,
 ) -> Result<Done> {
-    app.rotate_branch_credentials(&access, &asked.username).await?;
+    app.credentials.rotate(&access, &asked.username).await?;
     Ok(Done)
 }

@@ -90,7 +90,7 @@ async fn diff_branches(
     let against = asked.against.map(BranchId::from_trusted);
     let database = asked.database.unwrap_or_else(|| MANAGED_DATABASE.to_owned());
     let (branch, against) =
-        app.logins_to_compare(&access, against.as_ref(), sender.address, APPLICATION).await?;
+        app.statements.logins_to_compare(&access, against.as_ref(), sender.address, APPLICATION).await?;
     let queries = coppice_schema::queries();
     let (to, from) = tokio::join!(
         read(&app, &branch.login, &database, &sender, &queries),
@@ -149,7 +149,7 @@ async fn read(
     match &done {
         Err(failure) if !is_at_rest(failure) => {
             drop(owned);
-            app.end_statement(login, process).await;
+            app.statements.end_statement(login, process).await;
         }
         Ok(()) | Err(_) => owned.end().await,
     }

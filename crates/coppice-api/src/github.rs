@@ -58,7 +58,7 @@ pub(crate) fn endpoints() -> Vec<Endpoint> {
 }
 
 async fn list_installations(app: App, access: Access) -> Result<Shown<wire::GithubInstallationList>> {
-    let linked = app.list_github_installations(&access).await?;
+    let linked = app.github.installations(&access).await?;
     Ok(Shown(wire::GithubInstallationList { installations: linked.into_iter().map(installation).collect() }))
 }
 
@@ -67,7 +67,7 @@ async fn link_installation(
     access: Access,
     Body(asked): Body<wire::LinkGithubInstallation>,
 ) -> Result<Made<wire::GithubInstallation>> {
-    Ok(Made(installation(app.link_github_installation(&access, &link(asked)).await?)))
+    Ok(Made(installation(app.github.link(&access, &link(asked)).await?)))
 }
 
 async fn relink_installation(
@@ -75,11 +75,11 @@ async fn relink_installation(
     access: Access<OnGithubInstallation>,
     Body(asked): Body<wire::LinkGithubInstallation>,
 ) -> Result<Shown<wire::GithubInstallation>> {
-    Ok(Shown(installation(app.relink_github_installation(&access, &link(asked)).await?)))
+    Ok(Shown(installation(app.github.relink(&access, &link(asked)).await?)))
 }
 
 async fn get_mapping(app: App, access: Access<InBranch>) -> Result<Shown<wire::GithubMapping>> {
-    let mapping = app.get_github_mapping(&access).await?.map(repository);
+    let mapping = app.github.mapping(&access).await?.map(repository);
     Ok(Shown(wire::GithubMapping { mapping }))
 }
 
@@ -88,7 +88,7 @@ async fn create_mapping(
     access: Access<InBranch>,
     Body(asked): Body<wire::MapGithubRepository>,
 ) -> Result<Made<wire::GithubRepository>> {
-    Ok(Made(repository(app.create_github_mapping(&access, &request(&asked)).await?)))
+    Ok(Made(repository(app.github.create_mapping(&access, &request(&asked)).await?)))
 }
 
 async fn update_mapping(
@@ -96,11 +96,11 @@ async fn update_mapping(
     access: Access<InBranch>,
     Body(asked): Body<wire::MapGithubRepository>,
 ) -> Result<Shown<wire::GithubRepository>> {
-    Ok(Shown(repository(app.update_github_mapping(&access, &request(&asked)).await?)))
+    Ok(Shown(repository(app.github.update_mapping(&access, &request(&asked)).await?)))
 }
 
 async fn delete_mapping(app: App, access: Access<InBranch>) -> Result<Done> {
-    app.delete_github_mapping(&access).await?;
+    app.github.delete_mapping(&access).await?;
     Ok(Done)
 }
 

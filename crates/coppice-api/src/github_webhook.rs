@@ -42,7 +42,7 @@ async fn take(
         signature: header("x-hub-signature-256"),
         body: &received,
     };
-    answered(app.take_github_delivery(&delivery).await, &rates, &parts)
+    answered(app.github.take_delivery(&delivery).await, &rates, &parts)
 }
 
 /// `GET /github/setup`: GitHub leads here whoever has installed the App, with a code that says who they are.
@@ -54,7 +54,7 @@ async fn set_up(State(app): State<App>, request: Request) -> Response {
     };
     let installation = of("installation_id", |byte| byte.is_ascii_digit());
     let code = of("code", |byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_'));
-    let (title, what, next) = match (app.has_github(), installation, code) {
+    let (title, what, next) = match (app.github.is_there(), installation, code) {
         (false, ..) => ("No GitHub App", "This platform has no GitHub App.", String::new()),
         (true, Some(installation), Some(code)) => (
             "The GitHub App is installed",

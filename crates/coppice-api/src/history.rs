@@ -29,8 +29,8 @@ pub(crate) fn endpoints() -> Vec<Endpoint> {
 }
 
 async fn get_branch_history(app: App, access: Access<InBranch>) -> Result<Shown<wire::BranchHistory>> {
-    let history = app.branch_history(&access).await?;
-    let versions = app.branch_versions(&access).await?;
+    let history = app.histories.of_branch(&access).await?;
+    let versions = app.branches.versions(&access).await?;
     let stamp = wire::Timestamp;
     let window = history.window().map(|window| wire::HistoryWindow {
         from: stamp(window.from),

@@ -60,7 +60,7 @@ async fn list_regions(app: App, _: Access) -> Result<Shown<wire::RegionList>> {
     let regions = app.offers.regions().into_iter().map(|region| wire::Region {
         id: region.id.to_string(),
         public_access: region.is_public,
-        backups_enabled: app.makes_backups(),
+        backups_enabled: app.branches.makes_backups(),
         provider: wire::RegionProvider::Custom,
         organization_id: None,
     });

@@ -54,7 +54,7 @@ async fn reset_branch(
         version: from.version_id.map(VolumeId::from_trusted),
         moment: moment_from(from.target_time, from.target_lsn)?,
     };
-    let branch = app.reset_branch(&access, &to).await?;
+    let branch = app.branches.reset(&access, &to).await?;
     Ok(Shown(short(&app, &access, &branch).await?))
 }
 
@@ -64,16 +64,16 @@ async fn upgrade_branch(
     Body(asked): Body<wire::UpgradeBranch>,
 ) -> Result<Shown<wire::Branch>> {
     let to = UpgradeTo { image: asked.image, is_trial: asked.check.unwrap_or_default() };
-    let branch = app.upgrade_branch(&access, &to).await?;
+    let branch = app.branches.upgrade(&access, &to).await?;
     Ok(Shown(short(&app, &access, &branch).await?))
 }
 
 async fn promote_branch(app: App, access: Access<InBranch>) -> Result<Shown<wire::Branch>> {
-    let branch = app.promote_branch(&access).await?;
+    let branch = app.branches.promote(&access).await?;
     Ok(Shown(short(&app, &access, &branch).await?))
 }
 
 async fn detach_branch(app: App, access: Access<InBranch>) -> Result<Shown<wire::Branch>> {
-    let branch = app.detach_branch(&access).await?;
+    let branch = app.branches.detach(&access).await?;
     Ok(Shown(short(&app, &access, &branch).await?))
 }

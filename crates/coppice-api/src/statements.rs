@@ -68,7 +68,7 @@ async fn query_branch(
     access: Access<InBranch>,
     SentBody(asked, sender): SentBody<wire::QueryRequest>,
 ) -> Result<Shown<wire::StatementResult>> {
-    let login = app.reader_login(&access, sender.address, &sender.agent).await?;
+    let login = app.statements.reader_login(&access, sender.address, &sender.agent).await?;
     let asked = Asked {
         query: asked.query,
         database: asked.database,
@@ -83,7 +83,7 @@ async fn execute_on_branch(
     access: Access<InBranch>,
     SentBody(asked, sender): SentBody<wire::ExecuteRequest>,
 ) -> Result<Shown<wire::StatementResult>> {
-    let login = app.owner_login(&access).await?;
+    let login = app.statements.owner_login(&access).await?;
     let asked = Asked {
         query: asked.query,
         database: asked.database,
@@ -118,7 +118,7 @@ async fn carry_out(
     match &done {
         Err(failure) if !is_at_rest(failure) => {
             drop(owned);
-            app.end_statement(&login, process).await;
+            app.statements.end_statement(&login, process).await;
         }
         Ok(()) | Err(_) => owned.end().await,
     }

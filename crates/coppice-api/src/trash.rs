@@ -34,17 +34,17 @@ pub(crate) fn endpoints() -> Vec<Endpoint> {
 }
 
 async fn list_trash(app: App, access: Access<InProject>) -> Result<Shown<wire::TrashList>> {
-    let found = app.list_trash(&access).await?;
+    let found = app.branches.list_trash(&access).await?;
     Ok(Shown(wire::TrashList { branches: found.into_iter().map(trashed).collect() }))
 }
 
 async fn empty_trash(app: App, access: Access<InProject>) -> Result<Done> {
-    app.empty_trash(&access).await?;
+    app.branches.empty_trash(&access).await?;
     Ok(Done)
 }
 
 async fn purge_branch(app: App, access: Access<InTrash>) -> Result<Done> {
-    app.purge_branch(&access).await?;
+    app.branches.purge(&access).await?;
     Ok(Done)
 }
 
@@ -53,7 +53,7 @@ async fn undelete_branch(
     access: Access<InTrash>,
     Body(asked): Body<wire::UndeleteBranch>,
 ) -> Result<Shown<wire::Branch>> {
-    let branch = app.undelete_branch(&access, asked.name.as_deref()).await?;
+    let branch = app.branches.undelete(&access, asked.name.as_deref()).await?;
     Ok(Shown(short(&app, &access, &branch).await?))
 }
 

@@ -29,7 +29,7 @@ pub(crate) fn endpoints() -> Vec<Endpoint> {
 }
 
 async fn get_project_tree(app: App, access: Access<InProject>) -> Result<Tagged<wire::ProjectTree>> {
-    let found = app.project_tree(&access).await?;
+    let found = app.branches.tree(&access).await?;
     Ok(Tagged(wire::ProjectTree { branches: found.into_iter().map(branch).collect() }))
 }
 

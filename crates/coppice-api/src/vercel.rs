@@ -62,7 +62,7 @@ impl FromRequestParts<App> for Visitor {
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Refused> {
         let rates = rates_of(parts)?;
         rates.admit_address(client_address(parts))?;
-        app.check_vercel_token(bearer_of(&parts.headers)).await?;
+        app.vercel.check_token(bearer_of(&parts.headers)).await?;
         context::note_caller("vercel");
         Ok(Self)
     }
@@ -79,7 +79,7 @@ impl FromRequestParts<App> for Partner {
         let installation = named.iter().find(|(name, _)| name == "installationId");
         let installation = installation.map_or("", |(_, text)| text.as_str());
         let is_write = parts.method != Method::GET;
-        match app.vercel_caller(bearer_of(&parts.headers), installation, is_write).await {
+        match app.vercel.caller(bearer_of(&parts.headers), installation, is_write).await {
             Ok(caller) => {
                 context::note_caller("vercel");
                 rates.admit_credential(&caller.credential())?;
@@ -103,7 +103,7 @@ fn rates_of(parts: &Parts) -> Result<Arc<Rates>> {
 
 /// `GET /v1/installations/{installationId}`
 async fn show(State(app): State<App>, partner: Partner) -> Result<Json<wire::VercelInstallation>, Refused> {
-    let is_enabled = app.is_vercel_installation_enabled(&partner.caller).await?;
+    let is_enabled = app.vercel.is_installation_enabled(&partner.caller).await?;
     let notification = (!is_enabled).then(|| wire::VercelNotification {
         level: "error".to_owned(),
         title: "This installation is disabled: its databases sleep. Ask who runs the platform.".to_owned(),
@@ -138,7 +138,7 @@ async fn upsert(State(app): State<App>, partner: Partner, body: RawBody) -> Resu
         scopes: asked.scopes,
         accepted_policies: asked.accepted_policies,
     };
-    to_its_end(async move { app.upsert_vercel_installation(&partner.caller, &terms, &partner.origin).await })
+    to_its_end(async move { app.vercel.upsert_installation(&partner.caller, &terms, &partner.origin).await })
         .await?;
     Ok(StatusCode::NO_CONTENT.into_response())
 }
@@ -152,7 +152,7 @@ async fn end(State(app): State<App>, partner: Partner, body: RawBody) -> Result<
     }
     let is_cascading = asked.cascade_resource_deletion.unwrap_or_default();
     to_its_end(
-        async move { app.end_vercel_installation(&partner.caller, is_cascading, &partner.origin).await },
+        async move { app.vercel.end_installation(&partner.caller, is_cascading, &partner.origin).await },
     )
     .await?;
     Ok(StatusCode::NO_CONTENT.into_response())

@@ -1,48 +1,58 @@
 //! All use cases, put together.
 
+mod parts;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use coppice_core::branch::BranchState;
-use coppice_core::sign_up::SignUp;
 use coppice_engine::SharedEngine;
 use coppice_store::{PoolUse, Store};
-use tokio::sync::Notify;
 
 use crate::AppConfig;
 use crate::audit::Audit;
-use crate::backups;
+use crate::backups::Backups;
 use crate::billing::Billing;
 use crate::bootstrap::Bootstrap;
+use crate::branch_metrics::BranchMetrics;
+use crate::branches::Branches;
 use crate::budgets::Budgets;
 use crate::callers::Callers;
+use crate::configuration::Parameters;
+use crate::connections::Connections;
+use crate::credentials::BranchCredentials;
+use crate::drills::Drills;
 use crate::events::Events;
-use crate::github;
+use crate::github::Github;
+use crate::history::Histories;
 use crate::idempotency::Calls;
-use crate::identity::{Identity, Passwords};
+use crate::identity::Identity;
 use crate::invitations::Invitations;
-use crate::invitations::links::InvitationLinks;
-use crate::keys::{KeyUses, Keys};
+use crate::keys::Keys;
+use crate::logins::Logins;
 use crate::logs::Logs;
 use crate::mail::Mail;
 use crate::marketplace::AwsMarketplace;
 use crate::members::Members;
 use crate::metering::Metering;
 use crate::offers::Offers;
-use crate::orb::{Orb, OrbApi};
+use crate::orb::Orb;
 use crate::organizations::{Deletions, Organizations};
 use crate::outside::Outside;
 use crate::projects::Projects;
 use crate::reconciler::{Reconciler, Workload};
+use crate::sampler::Sampling;
 use crate::secrets::MasterKey;
-use crate::sleep::Clients;
+use crate::sleep::{Clients, Sleep};
+use crate::statements::Statements;
+use crate::storage::StorageWatch;
 use crate::stripe::Stripe;
-use crate::subscriptions::Subscriptions;
 use crate::usage::UsageReports;
 use crate::users::Users;
-use crate::vercel;
+use crate::vercel::Vercel;
 use crate::webhooks::Webhooks;
+use parts::{Paying, People, Serving};
 
 /// How long the metastore may take to count as ready: whoever asks gives up
 /// after a few seconds.
@@ -99,19 +109,41 @@ pub struct App {
     pub orb: Orb,
     /// Those that are billed through AWS Marketplace.
     pub marketplace: AwsMarketplace,
+    /// Branches.
+    pub branches: Branches,
+    /// What is kept of them away from this machine.
+    pub backups: Backups,
+    /// What they can be taken back to.
+    pub histories: Histories,
+    /// When they fall asleep and wake.
+    pub sleep: Sleep,
+    /// What was measured of them.
+    pub metrics: BranchMetrics,
+    /// Measuring it.
+    pub sampling: Sampling,
+    /// Their PostgreSQL parameters.
+    pub parameters: Parameters,
+    /// What clients connect with.
+    pub credentials: BranchCredentials,
+    /// What keys and Vercel have in place of the managed role's password.
+    pub logins: Logins,
+    /// What the gateway asks.
+    pub connections: Connections,
+    /// Statements of callers of the API.
+    pub statements: Statements,
+    /// Pull requests with branches of their own.
+    pub github: Github,
+    /// Databases that people have by our integration on Vercel.
+    pub vercel: Vercel,
     pub(crate) deletions: Deletions,
+    pub(crate) drills: Drills,
+    pub(crate) storage: StorageWatch,
     pub(crate) store: Store,
     pub(crate) engine: SharedEngine,
-    pub(crate) reconciler: Reconciler,
-    pub(crate) key: Arc<MasterKey>,
-    pub(crate) clients: Arc<dyn Clients>,
-    /// When this process began to know clients.
-    pub(crate) started: Instant,
+    reconciler: Reconciler,
+    key: Arc<MasterKey>,
     /// Whether everything is there that clients may expect.
-    pub(crate) is_set_up: Arc<AtomicBool>,
-    pub(crate) github: Option<Arc<github::Github>>,
-    pub(crate) vercel: Option<Arc<vercel::Vercel>>,
-    pub(crate) upkeep: Arc<backups::Upkeep>,
+    is_set_up: Arc<AtomicBool>,
     pub(crate) config: Arc<AppConfig>,
 }
 
@@ -126,62 +158,64 @@ impl App {
         config: AppConfig,
     ) -> Self {
         let kept = (store.clone(), key.clone());
-        let (public_url, limits, prices) = (&config.public_url, config.limits, &config.prices);
-        let audit = Audit::new(store.clone(), key.clone(), config.audit_days);
+        let served = (store.clone(), engine.clone(), reconciler.clone());
+        let (calls, is_set_up) = (Calls::new(store.clone(), key.clone()), Arc::<AtomicBool>::default());
         let webhooks = Webhooks::new(store.clone(), key.clone(), config.webhook_reach.clone());
-        let links = InvitationLinks::new(key.clone(), public_url.clone());
-        let mail = Mail::new(store.clone(), config.mailer.clone(), links.clone(), public_url.clone());
-        let (passwords, key_uses) = (Arc::<Passwords>::default(), Arc::<KeyUses>::default());
-        let identity = Identity::new(kept.clone(), audit.clone(), passwords.clone(), config.identity.clone());
-        let callers = Callers::new(kept.clone(), key_uses.clone(), identity.clone(), public_url.clone());
-        let Paying { organizations, deletions, stripe, orb, billing, marketplace } =
-            Paying::new(kept.clone(), &audit, &config);
-        let may_make_accounts = config.has_passwords && config.sign_up != SignUp::Off;
-        let github = config.github.clone().map(|github| Arc::new(github::Github::new(github)));
-        let vercel = config.vercel.clone().map(|vercel| Arc::new(vercel::Vercel::new(vercel)));
+        let people = People::new(kept.clone(), &config);
+        let paying = Paying::new(kept.clone(), &people.audit, &config);
+        let serving = Serving::new(served, key.clone(), clients.clone(), &config);
+        let known = (people.audit.clone(), serving.branches.clone());
+        let github = Github::new(kept, known, is_set_up.clone(), &config);
+        let used = serving.used_by_vercel(&calls, &people);
+        let vercel = Vercel::new((store.clone(), key.clone(), reconciler.clone()), used, &config);
+        let (mail, prices) = (people.mail.clone(), config.prices.clone());
+        let budgets = Budgets::new(store.clone(), reconciler.clone(), mail, prices.clone());
         Self {
-            calls: Calls::new(store.clone(), key.clone()),
-            callers,
-            bootstrap: Bootstrap::new(store.clone(), key.clone(), passwords.clone()),
-            identity,
-            outside: Outside::new(kept.clone(), audit.clone(), &config),
-            invitations: Invitations::new(
-                kept,
-                (links, mail.clone()),
-                audit.clone(),
-                passwords,
-                limits,
-                may_make_accounts,
-            ),
-            audit,
+            calls,
+            callers: people.callers,
+            bootstrap: people.bootstrap,
+            identity: people.identity,
+            outside: people.outside,
+            invitations: people.invitations,
+            audit: people.audit,
+            users: people.users,
+            members: people.members,
+            keys: people.keys,
+            mail: people.mail,
             events: Events::new(store.clone(), webhooks.clone()),
             webhooks,
-            logs: Logs::new(store.clone(), engine.clone(), key.clone()),
-            users: Users::new(store.clone()),
-            organizations,
-            members: Members::new(store.clone()),
-            keys: Keys::new(store.clone(), key.clone(), key_uses, limits.api_keys_max),
-            projects: Projects::new(store.clone(), reconciler.clone(), limits),
-            offers: Offers::new(engine.clone(), config.region.clone(), config.gateway.host.clone()),
-            metering: Metering::new(store.clone(), engine.clone(), clients.clone(), config.host.clone()),
-            usage: UsageReports::new(store.clone(), prices.clone()),
-            budgets: Budgets::new(store.clone(), reconciler.clone(), mail.clone(), prices.clone()),
-            mail,
-            billing,
-            orb,
-            stripe,
-            marketplace,
-            deletions,
+            metering: Metering::new(store.clone(), engine.clone(), clients, config.host.clone()),
+            usage: UsageReports::new(store.clone(), prices),
+            budgets,
+            organizations: paying.organizations,
+            deletions: paying.deletions,
+            billing: paying.billing,
+            stripe: paying.stripe,
+            orb: paying.orb,
+            marketplace: paying.marketplace,
+            projects: serving.projects,
+            branches: serving.branches,
+            offers: serving.offers,
+            parameters: serving.parameters,
+            sleep: serving.sleep,
+            histories: serving.histories,
+            backups: serving.backups,
+            drills: serving.drills,
+            logs: serving.logs,
+            metrics: serving.metrics,
+            sampling: serving.sampling,
+            storage: serving.storage,
+            logins: serving.logins,
+            credentials: serving.credentials,
+            connections: serving.connections,
+            statements: serving.statements,
+            github,
+            vercel,
             store,
             engine,
             reconciler,
             key,
-            clients,
-            started: Instant::now(),
-            is_set_up: Arc::default(),
-            github,
-            vercel,
-            upkeep: Arc::default(),
+            is_set_up,
             config: Arc::new(config),
         }
     }
@@ -231,45 +265,5 @@ impl App {
     /// What is being worked on.
     pub fn workload(&self) -> Workload {
         self.reconciler.workload()
-    }
-}
-
-/// Organizations, and what they pay.
-struct Paying {
-    organizations: Organizations,
-    deletions: Deletions,
-    stripe: Stripe,
-    orb: Orb,
-    billing: Billing,
-    marketplace: AwsMarketplace,
-}
-
-impl Paying {
-    fn new((store, key): (Store, Arc<MasterKey>), audit: &Audit, config: &AppConfig) -> Self {
-        let public_url = &config.public_url;
-        let orb_api = config.orb.clone().map(|orb| Arc::new(OrbApi::new(orb)));
-        let orb_nudge = Arc::<Notify>::default();
-        let stripe = Stripe::new(store.clone(), config.stripe.clone(), public_url.clone(), orb_nudge.clone());
-        let deletions = Deletions::new(store.clone(), orb_api.is_some());
-        let subscriptions = Subscriptions::new(store.clone(), stripe.clone());
-        let organizations = Organizations::new(
-            store.clone(),
-            stripe.clone(),
-            config.marketplace.is_some().then(|| subscriptions.clone()),
-            deletions.clone(),
-            orb_nudge.clone(),
-            config.limits,
-            public_url.clone(),
-        );
-        let marketplace = AwsMarketplace::new(
-            (store.clone(), key),
-            config.marketplace.clone(),
-            audit.clone(),
-            organizations.clone(),
-            subscriptions,
-        );
-        let billing = Billing::new(store.clone(), config.prices.clone(), orb_api.clone(), stripe.clone());
-        let orb = Orb::new(store, orb_api, stripe.clone(), deletions.clone(), orb_nudge);
-        Self { organizations, deletions, stripe, orb, billing, marketplace }
     }
 }

@@ -5,16 +5,17 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use chrono::{DateTime, Utc};
-use coppice_archive::{Archive, ArchiveError, BaseName, PIECE_BYTES_MAX, Records, StoreFailure};
+use coppice_archive::{Archive, ArchiveError, BaseName, Connection, PIECE_BYTES_MAX, Records, StoreFailure};
 use coppice_core::lsn::Lsn;
-use coppice_core::{Error, ErrorCode, Result, VolumeId};
-use coppice_engine::{BasePlan, EngineError};
+use coppice_core::{Error, ErrorCode, HostId, Result, VolumeId};
+use coppice_engine::{BasePlan, EngineError, SharedEngine};
 use coppice_failpoint::failpoint;
-use coppice_store::{BaseMoment, BaseRow, DueBase, StoredLog};
+use coppice_store::{BaseMoment, BaseRow, DueBase, Store, StoredLog};
 use futures_util::{StreamExt as _, stream};
 use parking_lot::Mutex;
 
-use crate::{App, metrics};
+use crate::metrics;
+use crate::secrets::MasterKey;
 
 /// A pack that no base names may belong to one in the making, of another process, too.
 const PACK_GRACE: chrono::Duration = chrono::Duration::hours(48);
@@ -31,7 +32,7 @@ const REST: Duration = Duration::from_secs(600);
 
 /// What the tasks that write to the store remember from turn to turn.
 #[derive(Debug, Default)]
-pub(crate) struct Upkeep {
+struct Upkeep {
     /// Held while a base is made, or what nobody needs is removed.
     bases: tokio::sync::Mutex<()>,
     /// Until when branches rest that could not be backed up.
@@ -99,12 +100,38 @@ async fn verify(archive: &Arc<Archive>, base: &BaseName) -> Result<(), ArchiveEr
     Ok(())
 }
 
-impl App {
+/// What is kept away from this machine.
+#[derive(Clone)]
+pub struct Backups {
+    store: Store,
+    engine: SharedEngine,
+    key: Arc<MasterKey>,
+    /// Where, if anywhere.
+    archive: Option<Arc<Connection>>,
+    /// Whose branches are written there.
+    host: HostId,
+    /// How often what has changed is.
+    interval: Duration,
+    upkeep: Arc<Upkeep>,
+}
+
+impl Backups {
+    pub(crate) fn new(
+        store: Store,
+        engine: SharedEngine,
+        key: Arc<MasterKey>,
+        archive: Option<Arc<Connection>>,
+        host: HostId,
+        interval: Duration,
+    ) -> Self {
+        Self { store, engine, key, archive, host, interval, upkeep: Arc::default() }
+    }
+
     /// Makes the bases that are due, one after the other.
     pub(crate) async fn make_bases(&self) -> Result<()> {
-        let Some(store) = &self.config.archive else { return Ok(()) };
+        let Some(store) = &self.archive else { return Ok(()) };
         let _alone = self.upkeep.bases.lock().await;
-        let due = self.store.base_due(&self.config.host, self.config.store_interval).await?;
+        let due = self.store.base_due(&self.host, self.interval).await?;
         if due.is_empty() {
             return Ok(());
         }
@@ -162,26 +189,26 @@ impl App {
     /// nothing of it is there.
     pub(crate) fn lag_of(&self, volume: &VolumeId, base_seen_at: Option<DateTime<Utc>>) -> Option<Duration> {
         let since_base = || (Utc::now() - base_seen_at?).to_std().ok();
-        self.config.archive.as_ref()?;
+        self.archive.as_ref()?;
         self.upkeep.lag(volume).or_else(since_base)
     }
 
     /// The same of the volume that is furthest behind, among those whose logs are written
     /// there.
-    pub fn store_lag(&self) -> Duration {
+    pub fn lag(&self) -> Duration {
         self.upkeep.sent.lock().values().map(Instant::elapsed).max().unwrap_or_default()
     }
 
     /// Writes what is new of the logs of all branches into the store.
     pub(crate) async fn send_logs(&self) -> Result<()> {
-        let Some(store) = &self.config.archive else { return Ok(()) };
-        let due = self.upkeep.begin_turn(self.store.log_stored(&self.config.host).await?);
+        let Some(store) = &self.archive else { return Ok(()) };
+        let due = self.upkeep.begin_turn(self.store.log_stored(&self.host).await?);
         if due.is_empty() {
             return Ok(());
         }
         let archive = store.archive().await.map_err(failed)?;
         archive.check_owner().await.map_err(failed)?;
-        let (archive, end) = (&archive, Instant::now() + self.config.store_interval);
+        let (archive, end) = (&archive, Instant::now() + self.interval);
         let sent = due
             .into_iter()
             .map(|(log, stored)| async move { self.send_log(archive, &log, stored, end).await });
@@ -226,7 +253,7 @@ impl App {
 
     /// Writes an export of the metastore into the store, unless nothing has changed.
     pub(crate) async fn send_records(&self) -> Result<()> {
-        let Some(store) = &self.config.archive else { return Ok(()) };
+        let Some(store) = &self.archive else { return Ok(()) };
         let (began, now) = (Instant::now(), Utc::now());
         let before = self.upkeep.exported.lock().clone();
         if before.as_ref().is_some_and(|(_, until)| *until > began) {
@@ -239,10 +266,7 @@ impl App {
         let mark = self.key.hash_bytes(rows);
         if before.is_none_or(|(before, _)| before != mark) {
             let archive = store.archive().await.map_err(failed)?;
-            archive
-                .put_records(&Records { host: self.config.host.clone(), export }, now)
-                .await
-                .map_err(failed)?;
+            archive.put_records(&Records { host: self.host.clone(), export }, now).await.map_err(failed)?;
             archive.thin_records(RECORDS_KEPT).await.map_err(failed)?;
         }
         *self.upkeep.exported.lock() = Some((mark, Instant::now() + began.elapsed() * EXPORT_SHARE));
@@ -252,7 +276,7 @@ impl App {
     /// Reads through bases whose turn it is, and the log behind them. Fails as long as
     /// anything is known to be damaged.
     pub(crate) async fn verify_bases(&self) -> Result<()> {
-        let Some(store) = &self.config.archive else { return Ok(()) };
+        let Some(store) = &self.archive else { return Ok(()) };
         let archive = store.archive().await.map_err(failed)?;
         let alone = self.upkeep.bases.lock().await;
         self.adopt_bases(&archive).await?;
@@ -288,12 +312,12 @@ impl App {
     ///
     /// # Errors
     /// `invalid_restore_target` when it lacks what was written by then
-    pub(crate) async fn find_in_store(
+    pub(crate) async fn find_base(
         &self,
         volume: &VolumeId,
         until: DateTime<Utc>,
     ) -> Result<Option<BaseMoment>> {
-        let Some(store) = &self.config.archive else { return Ok(None) };
+        let Some(store) = &self.archive else { return Ok(None) };
         let Some(base) = self.store.base_before(volume, until).await? else { return Ok(None) };
         let archive = store.archive().await.map_err(failed)?;
         let manifest = archive.manifest(&BaseName::from_trusted(base.as_str())).await.map_err(failed)?;
@@ -308,8 +332,8 @@ impl App {
     }
 
     /// Removes from the store what nobody needs.
-    pub(crate) async fn sweep_store(&self) -> Result<()> {
-        let Some(store) = &self.config.archive else { return Ok(()) };
+    pub(crate) async fn sweep(&self) -> Result<()> {
+        let Some(store) = &self.archive else { return Ok(()) };
         let _alone = self.upkeep.bases.lock().await;
         let archive = store.archive().await.map_err(failed)?;
         let found = self.adopt_bases(&archive).await?;

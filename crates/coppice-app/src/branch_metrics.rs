@@ -6,11 +6,12 @@ use chrono::{DateTime, Utc};
 use coppice_core::error::excerpt;
 use coppice_core::target::InBranch;
 use coppice_core::{Error, ErrorCode, InstanceId, Result};
+use coppice_store::Store;
 use coppice_telemetry::metrics::{Bucket, Plan};
 use futures_util::future::try_join_all;
 
+use crate::Access;
 use crate::rows::find_branch;
-use crate::{Access, App};
 
 /// Which history is asked for.
 #[derive(Clone, Debug)]
@@ -32,13 +33,23 @@ pub struct InstanceSeries {
     pub steps: Vec<Bucket>,
 }
 
-impl App {
+/// What was measured of branches.
+#[derive(Clone)]
+pub struct BranchMetrics {
+    store: Store,
+}
+
+impl BranchMetrics {
+    pub(crate) fn new(store: Store) -> Self {
+        Self { store }
+    }
+
     /// What was recorded of a branch's instances, in the order of their ids.
     /// Nothing is woken for it.
     ///
     /// # Errors
     /// `project_not_found`, `branch_not_found`, `invalid_instance`
-    pub async fn branch_metrics(
+    pub async fn of_branch(
         &self,
         access: &Access<InBranch>,
         request: &MetricsRequest,

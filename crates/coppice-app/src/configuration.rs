@@ -7,21 +7,35 @@ use coppice_core::instance_type::{InstanceType, catalogue};
 use coppice_core::parameter::{Described, Observed, Server, describe};
 use coppice_core::target::InBranch;
 use coppice_core::{InstanceId, Result};
-use coppice_engine::ImageContents;
+use coppice_engine::{ImageContents, SharedEngine};
+use coppice_store::Store;
 
+use crate::Access;
+use crate::offers::Offers;
 use crate::rows::find_branch;
-use crate::{Access, App};
 
 /// A server that takes longer to tell its statistics is not waited for.
 const LOOK_PATIENCE: Duration = Duration::from_secs(1);
 
-impl App {
+/// PostgreSQL parameters of branches, as their owners see them.
+#[derive(Clone)]
+pub struct Parameters {
+    store: Store,
+    engine: SharedEngine,
+    offers: Offers,
+}
+
+impl Parameters {
+    pub(crate) fn new(store: Store, engine: SharedEngine, offers: Offers) -> Self {
+        Self { store, engine, offers }
+    }
+
     /// Every parameter that the owner of a branch may set, with what it is set
     /// to and what else it could be. Wakes nothing.
     ///
     /// # Errors
     /// `project_not_found`, `branch_not_found`
-    pub async fn branch_postgres_config(&self, access: &Access<InBranch>) -> Result<Vec<Described>> {
+    pub async fn of_branch(&self, access: &Access<InBranch>) -> Result<Vec<Described>> {
         let branch = find_branch(&self.store, access).await?;
         let contents = self.offers.image_contents(branch.spec.version).await?;
         let observed = self.observed(&branch).await?;

@@ -1,16 +1,21 @@
 //! What the gateway asks about branches and their servers.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use coppice_core::branch::{Branch, BranchState, Goal, MANAGED_ROLE};
 use coppice_core::budget::UsedUp;
+use coppice_core::login::key_of_login;
 use coppice_core::project::IpFiltering;
-use coppice_core::{BranchId, Error, InstanceId, Result};
-use coppice_engine::{BoxedServerStream, KeptRole, RoleVerifier};
-use coppice_store::KeptVerifier;
+use coppice_core::{BranchId, Error, InstanceId, Result, VercelLoginId};
+use coppice_engine::{BoxedServerStream, KeptRole, RoleVerifier, SharedEngine};
+use coppice_store::{KeptVerifier, Store};
 
-use crate::App;
-use crate::rotation::open_verifier;
+use crate::credentials::BranchCredentials;
+use crate::kept_roles::open_verifier;
+use crate::logins::{ActingAs, Logins};
+use crate::reconciler::Reconciler;
+use crate::secrets::MasterKey;
 
 /// How often the row is looked at where nobody tells that it changed.
 const LOOK: Duration = Duration::from_millis(20);
@@ -34,10 +39,30 @@ pub struct Connectable {
     pub kept: KeptRole,
 }
 
-impl App {
+/// Answers the gateway.
+#[derive(Clone)]
+pub struct Connections {
+    store: Store,
+    engine: SharedEngine,
+    reconciler: Reconciler,
+    key: Arc<MasterKey>,
+    logins: Logins,
+    credentials: BranchCredentials,
+}
+
+impl Connections {
+    pub(crate) fn new(
+        (store, engine, reconciler): (Store, SharedEngine, Reconciler),
+        key: Arc<MasterKey>,
+        logins: Logins,
+        credentials: BranchCredentials,
+    ) -> Self {
+        Self { store, engine, reconciler, key, logins, credentials }
+    }
+
     /// A branch that is not deleted, for a client that signs in as `role`.
     #[tracing::instrument(level = "debug", skip_all)]
-    pub async fn find_for_connection(&self, id: &BranchId, role: &str) -> Result<Option<Connectable>> {
+    pub async fn find(&self, id: &BranchId, role: &str) -> Result<Option<Connectable>> {
         let found = self.store.branch_find_for_connection(id, role).await?;
         let Some(found) = found else { return Ok(None) };
         let mut branch = found.branch;
@@ -51,7 +76,7 @@ impl App {
         if found.is_disabled && branch.state == BranchState::Hibernated {
             branch.message = "its organization is disabled".to_owned();
         }
-        let login = self.kept_login(id, role).await?;
+        let login = self.logins.kept(id, role).await?;
         let is_down = matches!(branch.state, BranchState::Hibernated | BranchState::Failed);
         // Its server may still take what its former owner knows. While it sleeps, the managed role has a new password.
         let knows_nobody = found.hands_over && !(is_down && role == MANAGED_ROLE);
@@ -91,7 +116,7 @@ impl App {
         let deadline = tokio::time::Instant::now() + patience;
         loop {
             let changed = self.reconciler.watch(id);
-            let found = self.find_for_connection(id, role).await?;
+            let found = self.find(id, role).await?;
             let is_settled = |found: &Connectable| {
                 matches!(
                     found.branch.state,
@@ -111,6 +136,35 @@ impl App {
         }
     }
 
+    /// Has the server of a branch know a role before a client that has proved who
+    /// it is signs in there; only logins need that. What Vercel was told is another
+    /// name of the managed role, whose session it then is.
+    ///
+    /// # Errors
+    /// `unavailable` when the login is over, or the server does not answer;
+    /// `credentials_not_found` when the managed role was changed by SQL.
+    #[tracing::instrument(level = "debug", skip_all)]
+    pub async fn prepare_role(&self, branch: &BranchId, role: &str) -> Result<Option<ActingAs>> {
+        let over = || Error::unavailable(format!("the login {role} is over"));
+        if let Some(login) = VercelLoginId::parse(role) {
+            self.store.vercel_login_verifier(branch, &login).await?.ok_or_else(over)?;
+            let found = self.find(branch, MANAGED_ROLE).await?.ok_or_else(over)?;
+            let password = self.credentials.password_in_force(&found.branch).await?;
+            return Ok(Some(ActingAs { role: MANAGED_ROLE, password }));
+        }
+        let Some(key) = key_of_login(role) else { return Ok(None) };
+        let login = self.store.login_in_force(branch, &key).await?.ok_or_else(over)?;
+        let instance = InstanceId::primary(branch);
+        let made = self.engine.ensure_login(&instance, &login).await;
+        made.map_err(|error| Error::unavailable(error.chain()))?;
+        // It may have ended, and been taken away, while it was made.
+        if self.store.login_in_force(branch, &key).await?.is_none() {
+            let _ = self.engine.end_login(&instance, &key).await;
+            return Err(over());
+        }
+        Ok(None)
+    }
+
     /// What a role needs to prove, read from the running server.
     ///
     /// # Errors
@@ -120,7 +174,7 @@ impl App {
         self.engine.verifier(instance, role).await.map_err(|error| Error::unavailable(error.chain()))
     }
 
-    /// Takes about as long as [`App::role_verifier`], and tells nothing.
+    /// Takes about as long as [`Connections::role_verifier`], and tells nothing.
     #[tracing::instrument(level = "debug", skip_all)]
     pub async fn ask_nobody(&self) {
         // An error shows at the next question.

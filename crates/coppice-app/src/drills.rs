@@ -1,16 +1,16 @@
 //! Drills: the newest base of each branch is restored for proof, now and then.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use chrono::Utc;
 use coppice_core::backup::DrillResult;
-use coppice_core::{Error, Result};
-use coppice_engine::DrillPlan;
-use coppice_store::DueDrill;
+use coppice_core::{Error, HostId, Result};
+use coppice_engine::{DrillPlan, SharedEngine};
+use coppice_store::{DueDrill, Store};
 use parking_lot::Mutex;
 
 use crate::configuration::settings_of;
-use crate::{App, metrics};
+use crate::metrics;
 
 /// Drills that nobody waits for take at most this part of the time.
 const SHARE: u32 = 10;
@@ -19,15 +19,30 @@ const SHARE: u32 = 10;
 #[derive(Debug, Default)]
 pub(crate) struct Rest(Mutex<Option<Instant>>);
 
-impl App {
+/// Restores bases for proof.
+#[derive(Clone)]
+pub(crate) struct Drills {
+    store: Store,
+    engine: SharedEngine,
+    /// Whose branches.
+    host: HostId,
+    /// How often, if ever.
+    every: Option<Duration>,
+}
+
+impl Drills {
+    pub(crate) fn new(store: Store, engine: SharedEngine, host: HostId, every: Option<Duration>) -> Self {
+        Self { store, engine, host, every }
+    }
+
     /// Holds a drill, if one is due. Fails as long as some branch's last one did.
-    pub(crate) async fn hold_drills(&self, rest: &Rest) -> Result<()> {
-        let (host, every) = (&self.config.host, self.config.drill_every);
+    pub(crate) async fn hold(&self, rest: &Rest) -> Result<()> {
+        let (host, every) = (&self.host, self.every);
         let is_resting = rest.0.lock().is_some_and(|until| until > Instant::now());
         let due = self.store.drill_due(host, every.filter(|_| !is_resting)).await?;
         if let Some(due) = due {
             let began = Instant::now();
-            self.hold_drill(&due).await?;
+            self.hold_one(&due).await?;
             *rest.0.lock() = Some(Instant::now() + began.elapsed() * SHARE);
         }
         match self.store.drill_failure(host).await? {
@@ -38,7 +53,7 @@ impl App {
         }
     }
 
-    async fn hold_drill(&self, due: &DueDrill) -> Result<()> {
+    async fn hold_one(&self, due: &DueDrill) -> Result<()> {
         let (began_at, spec) = (Utc::now(), &due.branch.spec);
         let plan = DrillPlan {
             base: due.base.clone(),

@@ -6,12 +6,14 @@ use std::time::{Duration, Instant};
 
 use coppice_core::history::History;
 use coppice_core::target::InBranch;
-use coppice_core::{Error, InstanceId, Result, VolumeId};
+use coppice_core::{Error, HostId, InstanceId, Result, VolumeId};
+use coppice_engine::SharedEngine;
+use coppice_store::Store;
 use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 
+use crate::Access;
 use crate::rows::find_branch;
-use crate::{Access, App};
 
 /// Looks at a time.
 const LOOKS_MAX: usize = 8;
@@ -32,21 +34,34 @@ impl Default for Keeper {
     }
 }
 
-impl App {
+/// What branches can be taken back to.
+#[derive(Clone)]
+pub struct Histories {
+    store: Store,
+    engine: SharedEngine,
+    /// Whose branches' history is kept.
+    host: HostId,
+}
+
+impl Histories {
+    pub(crate) fn new(store: Store, engine: SharedEngine, host: HostId) -> Self {
+        Self { store, engine, host }
+    }
+
     /// Looks at the log of every running instance of this host. A look that takes
     /// long delays no other, and is not joined by a second one.
-    pub(crate) async fn keep_history(&self, keeper: &Arc<Keeper>) -> Result<()> {
-        for instance in self.store.metric_instances(&self.config.host).await? {
+    pub(crate) async fn keep(&self, keeper: &Arc<Keeper>) -> Result<()> {
+        for instance in self.store.metric_instances(&self.host).await? {
             // A replica's history is its primary's.
             if !instance.id.is_primary() || !keeper.busy.lock().insert(instance.id.clone()) {
                 continue;
             }
-            let (app, keeper) = (self.clone(), keeper.clone());
+            let (engine, keeper) = (self.engine.clone(), keeper.clone());
             tokio::spawn(async move {
                 let place = keeper.looks.acquire().await;
                 let began = Instant::now();
                 let keep = Duration::from_secs(u64::from(instance.retention_days) * 24 * 3600);
-                let kept = app.engine.keep_history(&instance.id, &instance.volume, keep).await;
+                let kept = engine.keep_history(&instance.id, &instance.volume, keep).await;
                 drop(place);
                 match kept {
                     Ok(()) => drop(keeper.failing.lock().remove(&instance.id)),
@@ -69,12 +84,12 @@ impl App {
     ///
     /// # Errors
     /// `project_not_found`, `branch_not_found`
-    pub async fn branch_history(&self, access: &Access<InBranch>) -> Result<History> {
+    pub async fn of_branch(&self, access: &Access<InBranch>) -> Result<History> {
         let branch = find_branch(&self.store, access).await?;
-        self.history_of(&branch.volume).await
+        self.of_volume(&branch.volume).await
     }
 
-    pub(crate) async fn history_of(&self, volume: &VolumeId) -> Result<History> {
+    pub(crate) async fn of_volume(&self, volume: &VolumeId) -> Result<History> {
         let found = self.engine.history(volume).await;
         Ok(found.map_err(|error| Error::internal(error.chain()))?.unwrap_or_default())
     }

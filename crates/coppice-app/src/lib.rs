@@ -12,7 +12,6 @@
 #![warn(clippy::iter_over_hash_type)]
 
 mod access;
-mod activity;
 mod app;
 mod asking;
 mod audit;
@@ -54,7 +53,6 @@ mod past;
 mod projects;
 pub mod reconciler;
 mod rekey;
-mod rotation;
 mod routine;
 mod rows;
 mod sampler;
@@ -83,27 +81,29 @@ use coppice_core::{HostId, InstallationId, RegionId};
 use coppice_mail::Mailer;
 
 pub use access::{Access, Credential, PersonalAccess};
-pub use activity::Activity;
 pub use app::App;
 pub use audit::{AccountEvent, AccountEventKind, Audit, AuditPage, AuditQuery};
+pub use backups::Backups;
 pub use billing::{Billing, InvoicePage, InvoiceSummary, UpcomingInvoice, invoice_number};
 pub use bootstrap::{Bootstrap, FirstAccount};
-pub use branch_metrics::{InstanceSeries, MetricsRequest};
+pub use branch_metrics::{BranchMetrics, InstanceSeries, MetricsRequest};
 pub use branches::{
-    Backup, BranchChange, BranchDetails, BranchInTree, BranchOrigin, CustomBranch, InstanceStatus,
+    Backup, BranchChange, BranchDetails, BranchInTree, BranchOrigin, Branches, CustomBranch, InstanceStatus,
     NewBranchRequest, ResetTo, SpecChange, UpgradeTo,
 };
 pub use budgets::{BudgetLine, Budgets};
 pub use callers::{Callers, Presented};
-pub use connections::Connectable;
+pub use configuration::Parameters;
+pub use connections::{Connectable, Connections};
 pub use coppice_store::Event;
 pub use coppice_store::Invoice;
 pub use coppice_store::{ArrivedSubscription, BrowserSession, HalfSignIn};
 pub use coppice_store::{AuditEnd, ByLabels, InvitationFilter, UsageGrouping, UsageStep};
 pub use coppice_telemetry::logs::{BodyMatch, LogEntry, LogFilter, LogLevel};
-pub use credentials::Credentials;
+pub use credentials::{BranchCredentials, Credentials};
 pub use events::{EventPage, EventQuery, Events};
-pub use github::{AppKey, GithubConfig, GithubDelivery, JobKey, LinkRequest, MappingRequest};
+pub use github::{AppKey, Github, GithubConfig, GithubDelivery, JobKey, LinkRequest, MappingRequest};
+pub use history::Histories;
 pub use idempotency::{Begun, Calls, KeptAnswer, RepeatableCall, Uncommitted};
 pub use identity::{
     Authorization, ClientClaim, Device, DeviceAnswer, Enrolment, HALF_LIFETIME, Identity, IdentityConfig,
@@ -114,7 +114,7 @@ pub use identity::{
 pub use invitations::{Accepted, Invitations, NewPerson, OfferedInvitation, VisibleInvitation};
 pub use key_file::KeyFile;
 pub use keys::{Keys, NewKey, Reach};
-pub use logins::ActingAs;
+pub use logins::{ActingAs, Logins};
 pub use logs::{BranchLogs, LogRequest, Logs};
 pub use mail::Mail;
 pub use marketplace::{
@@ -132,15 +132,16 @@ pub use outside::{
 pub use projects::{NewProject, ProjectChange, Projects};
 pub use reconciler::{Reconciler, Workload};
 pub use rekey::seal_anew;
+pub use sampler::Sampling;
 pub use secrets::MasterKey;
 pub use shares::Shares;
-pub use sleep::Clients;
-pub use statements::{Compared, StatementLogin};
+pub use sleep::{Activity, Clients, Sleep};
+pub use statements::{Compared, StatementLogin, Statements};
 pub use stripe::{BillingPage, Stripe, StripeConfig, StripeDelivery};
 pub use usage::{UsageLine, UsageReport, UsageReports, UsageRequest};
 pub use users::Users;
 pub use vercel::{
-    ResourceChange, ResourceRequest, ResourceSecrets, ResourceSeen, ResourceStatus, ResourceTold,
+    ResourceChange, ResourceRequest, ResourceSecrets, ResourceSeen, ResourceStatus, ResourceTold, Vercel,
     VercelArrival, VercelCaller, VercelConfig, VercelDelivery, VercelTerms,
 };
 pub use webhooks::{DeliveryPage, WebhookChange, WebhookRequest, Webhooks};

@@ -7,18 +7,18 @@
 
 use std::sync::Arc;
 
-use coppice_core::branch::{Branch, MANAGED_ROLE};
+use coppice_core::branch::Branch;
 use coppice_core::login::{DatabaseRole, key_of_login};
 use coppice_core::{ApiKeyId, BranchId, Error, ErrorCode, InstanceId, Result, VercelLoginId};
-use coppice_engine::KeptRole;
+use coppice_engine::{KeptRole, SharedEngine};
 use coppice_failpoint::failpoint;
-use coppice_store::KeptPassword;
+use coppice_store::{KeptPassword, Store};
 use futures_util::{StreamExt as _, stream};
 use parking_lot::Mutex;
 use zeroize::Zeroizing;
 
-use crate::secrets::{new_password, scram_verifier};
-use crate::{Access, App};
+use crate::Access;
+use crate::secrets::{MasterKey, new_password, scram_verifier};
 
 /// Logins that are taken off servers at the same time.
 const AT_ONCE: usize = 8;
@@ -54,33 +54,45 @@ pub(crate) fn login_of<T>(access: &Access<T>) -> Option<(&ApiKeyId, DatabaseRole
     access.caller.credential.key().zip(access.caller.grant.database_role)
 }
 
-impl App {
+/// What keys and Vercel sign in to branches with.
+#[derive(Clone)]
+pub struct Logins {
+    store: Store,
+    engine: SharedEngine,
+    key: Arc<MasterKey>,
+}
+
+impl Logins {
+    pub(crate) fn new(store: Store, engine: SharedEngine, key: Arc<MasterKey>) -> Self {
+        Self { store, engine, key }
+    }
+
     /// The password of a key's login on a branch, which is made if need be.
-    pub(crate) async fn login_password(
+    pub(crate) async fn password(
         &self,
         branch: &BranchId,
         (key, role): (&ApiKeyId, DatabaseRole),
     ) -> Result<Zeroizing<String>> {
         let sealed = match self.store.login_password(branch, key).await? {
             Some(sealed) => sealed,
-            None => self.store.login_make(branch, key, role, &self.login_secret(branch, key)).await?,
+            None => self.store.login_make(branch, key, role, &self.secret(branch, key)).await?,
         };
         self.key.open(&owner(branch, key), &sealed)
     }
 
     /// Gives a key's login on a branch another password. Its open sessions stay.
-    pub(crate) async fn rotate_login(
+    pub(crate) async fn rotate(
         &self,
         branch: &Branch,
         (key, role): (&ApiKeyId, DatabaseRole),
         username: &str,
     ) -> Result<()> {
         check_login_name(branch, key, username)?;
-        let new = self.login_secret(&branch.id, key);
+        let new = self.secret(&branch.id, key);
         Ok(self.store.login_set_password(&branch.id, key, role, &new).await?)
     }
 
-    fn login_secret(&self, branch: &BranchId, key: &ApiKeyId) -> KeptPassword {
+    fn secret(&self, branch: &BranchId, key: &ApiKeyId) -> KeptPassword {
         let password = new_password();
         KeptPassword {
             sealed: self.key.seal(&owner(branch, key), &password),
@@ -90,7 +102,7 @@ impl App {
 
     /// What a login has to prove, which is known without its server; none for a
     /// role that is no login.
-    pub(crate) async fn kept_login(&self, branch: &BranchId, role: &str) -> Result<Option<KeptRole>> {
+    pub(crate) async fn kept(&self, branch: &BranchId, role: &str) -> Result<Option<KeptRole>> {
         let verifier = if let Some(key) = key_of_login(role) {
             self.store.login_in_force(branch, &key).await?.map(|login| login.verifier)
         } else if let Some(login) = VercelLoginId::parse(role) {
@@ -101,40 +113,11 @@ impl App {
         Ok(Some(verifier.map_or(KeptRole::Nothing, KeptRole::Verifier)))
     }
 
-    /// Has the server of a branch know a role before a client that has proved who
-    /// it is signs in there; only logins need that. What Vercel was told is another
-    /// name of the managed role, whose session it then is.
-    ///
-    /// # Errors
-    /// `unavailable` when the login is over, or the server does not answer;
-    /// `credentials_not_found` when the managed role was changed by SQL.
-    #[tracing::instrument(level = "debug", skip_all)]
-    pub async fn prepare_role(&self, branch: &BranchId, role: &str) -> Result<Option<ActingAs>> {
-        let over = || Error::unavailable(format!("the login {role} is over"));
-        if let Some(login) = VercelLoginId::parse(role) {
-            self.store.vercel_login_verifier(branch, &login).await?.ok_or_else(over)?;
-            let found = self.find_for_connection(branch, MANAGED_ROLE).await?.ok_or_else(over)?;
-            let password = self.password_in_force(&found.branch).await?;
-            return Ok(Some(ActingAs { role: MANAGED_ROLE, password }));
-        }
-        let Some(key) = key_of_login(role) else { return Ok(None) };
-        let login = self.store.login_in_force(branch, &key).await?.ok_or_else(over)?;
-        let instance = InstanceId::primary(branch);
-        let made = self.engine.ensure_login(&instance, &login).await;
-        made.map_err(|error| Error::unavailable(error.chain()))?;
-        // It may have ended, and been taken away, while it was made.
-        if self.store.login_in_force(branch, &key).await?.is_none() {
-            let _ = self.engine.end_login(&instance, &key).await;
-            return Err(over());
-        }
-        Ok(None)
-    }
-
     /// Which of these, each a role on a branch, are logins that are over.
     ///
     /// # Errors
     /// When the metastore fails.
-    pub async fn logins_over(&self, of: &[(BranchId, String)]) -> Result<Vec<(BranchId, String)>> {
+    pub async fn over(&self, of: &[(BranchId, String)]) -> Result<Vec<(BranchId, String)>> {
         let (mut of_keys, mut of_vercel, mut over) = (vec![], vec![], vec![]);
         for (branch, role) in of {
             if let Some(key) = key_of_login(role) {
@@ -156,16 +139,16 @@ impl App {
 
     /// Takes logins that are over off the servers that are up, a page of them; to
     /// be called every few seconds.
-    pub(crate) async fn end_logins(&self, endings: &Arc<Endings>) -> Result<()> {
+    pub(crate) async fn end_due(&self, endings: &Arc<Endings>) -> Result<()> {
         let after = endings.last.lock().take();
         let page = self.store.logins_to_end(after.as_ref()).await?;
         // One server that does not answer keeps few of the others waiting.
-        stream::iter(&page).for_each_concurrent(AT_ONCE, |(branch, key)| self.end_login(branch, key)).await;
+        stream::iter(&page).for_each_concurrent(AT_ONCE, |(branch, key)| self.end(branch, key)).await;
         *endings.last.lock() = page.into_iter().next_back();
         Ok(())
     }
 
-    async fn end_login(&self, branch: &BranchId, key: &ApiKeyId) {
+    async fn end(&self, branch: &BranchId, key: &ApiKeyId) {
         let ending = async {
             let done = self.engine.end_login(&InstanceId::primary(branch), key).await;
             done.map_err(|error| Error::unavailable(error.chain()))?;

@@ -4,13 +4,12 @@ use chrono::{DateTime, SecondsFormat, Utc};
 use coppice_core::branch::{Branch, BranchVersion};
 use coppice_core::history::{Gap, Moment, OutOfReach, Span, Window};
 use coppice_core::lsn::Lsn;
-use coppice_core::target::InProject;
 use coppice_core::{Error, ErrorCode, Result, VolumeId};
-use coppice_store::BaseMoment;
+use coppice_engine::SharedEngine;
+use coppice_store::{BaseMoment, Store};
 
-use crate::App;
-use crate::branches::BranchOrigin;
-use crate::rows::find_in_project;
+use crate::backups::Backups;
+use crate::history::Histories;
 
 /// A moment of a volume's past: a place in its log, or behind a base in the store.
 /// Without either, its end.
@@ -27,20 +26,26 @@ struct Choice {
     window: Option<Window>,
 }
 
-impl App {
-    /// Where a new branch begins; none for one that begins at no moment of the past.
-    pub(crate) async fn find_past(&self, place: &InProject, origin: &BranchOrigin) -> Result<Option<Past>> {
-        match origin {
-            BranchOrigin::Inherit { version: None, moment: None, .. } | BranchOrigin::Custom(_) => Ok(None),
-            BranchOrigin::Inherit { parent, version, moment, .. } => {
-                let parent = find_in_project(&self.store, place, parent).await?;
-                self.find_own_past(&parent, version.as_ref(), *moment).await.map(Some)
-            }
-            BranchOrigin::Restored { source, time, .. } => {
-                let source = find_in_project(&self.store, place, source).await?;
-                self.find_restored(&source, *time).await.map(Some)
-            }
-        }
+/// Finds moments of the past.
+#[derive(Clone)]
+pub(crate) struct Moments {
+    store: Store,
+    engine: SharedEngine,
+    histories: Histories,
+    backups: Backups,
+    /// Whether bases are kept away from this machine.
+    has_archive: bool,
+}
+
+impl Moments {
+    pub(crate) fn new(
+        store: Store,
+        engine: SharedEngine,
+        histories: Histories,
+        backups: Backups,
+        has_archive: bool,
+    ) -> Self {
+        Self { store, engine, histories, backups, has_archive }
     }
 
     /// Where a branch was at a moment: in a version that is named, in the one that it had at
@@ -94,7 +99,7 @@ impl App {
     }
 
     async fn find_now(&self, branch: &Branch, versions: &[BranchVersion], moment: Moment) -> Result<Lsn> {
-        let history = self.history_of(&branch.volume).await?;
+        let history = self.histories.of_volume(&branch.volume).await?;
         match history.find(moment) {
             Ok(lsn) => Ok(lsn),
             Err(why) => {
@@ -105,7 +110,7 @@ impl App {
     }
 
     async fn find_in_version(&self, branch: &Branch, version: &BranchVersion, moment: Moment) -> Result<Lsn> {
-        let history = self.history_of(&version.volume).await?;
+        let history = self.histories.of_volume(&version.volume).await?;
         let found = match moment {
             // What is known of it by now is of a time when it was a version.
             Moment::Time(time) if time > version.until => Err(OutOfReach::After),
@@ -135,7 +140,7 @@ impl App {
         for BranchVersion { volume, .. } in versions {
             let window = self.window_of(branch, volume).await;
             if window.is_some_and(|(window, _)| window.from_lsn <= lsn && lsn <= window.to_lsn)
-                && self.history_of(volume).await?.find(Moment::Lsn(lsn)).is_ok()
+                && self.histories.of_volume(volume).await?.find(Moment::Lsn(lsn)).is_ok()
             {
                 found.push(volume);
             }
@@ -157,7 +162,7 @@ impl App {
     }
 
     /// Where a branch is restored from: its history, or what the store has of before.
-    async fn find_restored(&self, source: &Branch, time: Option<DateTime<Utc>>) -> Result<Past> {
+    pub(crate) async fn find_restored(&self, source: &Branch, time: Option<DateTime<Utc>>) -> Result<Past> {
         let versions = self.store.branch_versions(&source.id).await?;
         let (volume, span) = match time.and_then(|time| version_at(&versions, time)) {
             Some(version) => (version.volume.clone(), self.span_of_version(source, version, false).await?),
@@ -165,7 +170,7 @@ impl App {
         };
         match (time, span) {
             (None, Some(_)) => {
-                let end = self.history_of(&volume).await?.window().map(|window| window.to_lsn);
+                let end = self.histories.of_volume(&volume).await?.window().map(|window| window.to_lsn);
                 return Ok(Past { volume, lsn: end, base: None });
             }
             (Some(time), Some(span)) if time >= span.from => {
@@ -173,7 +178,7 @@ impl App {
             }
             _ => {}
         }
-        if let Some(base) = self.find_in_store(&volume, time.unwrap_or_else(Utc::now)).await? {
+        if let Some(base) = self.backups.find_base(&volume, time.unwrap_or_else(Utc::now)).await? {
             return Ok(Past { volume, lsn: None, base: Some(base) });
         }
         match (time, self.span_of_branch(source, &versions, true).await?) {
@@ -217,9 +222,9 @@ impl App {
     async fn span_of_volume(&self, branch: &Branch, volume: &VolumeId, stored: bool) -> Result<Option<Span>> {
         let kept = self.window_of(branch, volume).await;
         let kept = kept.map(|(window, gaps)| Span { from: window.from, to: window.to, gaps });
-        let bases = match self.config.archive {
-            Some(_) if stored => self.store.base_span(volume).await?,
-            _ => None,
+        let bases = match self.has_archive && stored {
+            true => self.store.base_span(volume).await?,
+            false => None,
         };
         // What is kept here goes on where that of the store does.
         Ok(match (kept, bases) {

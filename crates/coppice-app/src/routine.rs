@@ -26,36 +26,36 @@ impl App {
     /// their goals.
     pub fn begin_tasks(&self, tasks: &mut Tasks) {
         let seconds = Duration::from_secs;
-        tasks.every("storage_watch", seconds(2), self, |app| async move { app.look_at_storage().await });
+        tasks.every("storage_watch", seconds(2), self, |app| async move { app.storage.look().await });
         tasks.every_taking("volume_sizes", seconds(5), seconds(60), self, |app| async move {
             app.engine.measure_volumes().await.map_err(|error| Error::internal(error.chain()))
         });
-        tasks.every("trash_watch", seconds(5), self, |app| async move { app.look_at_trash().await });
+        tasks.every("trash_watch", seconds(5), self, |app| async move { app.branches.look_at_trash().await });
         let keeper = Arc::new(Keeper::default());
         tasks.every("history_keeper", seconds(1), self, move |app| {
             let keeper = keeper.clone();
-            async move { app.keep_history(&keeper).await }
+            async move { app.histories.keep(&keeper).await }
         });
         let feed = Arc::new(self.events.open_feed());
         tasks.every("event_publisher", seconds(1), self, move |app| {
             let feed = feed.clone();
             async move { app.events.publish(&feed).await }
         });
-        tasks.every("idle_watch", seconds(5), self, |app| async move { app.look_for_idle().await });
+        tasks.every("idle_watch", seconds(5), self, |app| async move { app.sleep.look_for_idle().await });
         tasks.every("usage_meter", METERING, self, |app| async move { app.metering.take_turn().await });
         tasks.every("budget_watch", budgets::LOOK, self, |app| async move { app.budgets.look().await });
         tasks.every("key_uses", seconds(5), self, |app| async move { app.keys.write_uses().await });
         let endings = Arc::new(Endings::default());
         tasks.every("login_endings", seconds(1), self, move |app| {
             let endings = endings.clone();
-            async move { app.end_logins(&endings).await }
+            async move { app.logins.end_due(&endings).await }
         });
-        tasks.every("client_uses", seconds(30), self, |app| async move { app.write_uses().await });
+        tasks.every("client_uses", seconds(30), self, |app| async move { app.sleep.write_uses().await });
         tasks.every("signing_keys", seconds(60), self, |app| async move {
             app.identity.renew_signing_keys().await
         });
-        tasks.every("metrics_history", seconds(60), self, |app| async move { app.merge_history().await });
-        tasks.every("metrics_room", seconds(3600), self, |app| async move { app.move_history().await });
+        tasks.every("metrics_history", seconds(60), self, |app| async move { app.sampling.merge().await });
+        tasks.every("metrics_room", seconds(3600), self, |app| async move { app.sampling.make_room().await });
         self.begin_purges(tasks);
         self.begin_github(tasks);
         self.begin_vercel(tasks);
@@ -67,7 +67,7 @@ impl App {
         let app = self.clone();
         tasks.keep("metrics_sampler", move || {
             let app = app.clone();
-            async move { app.sample_instances().await }
+            async move { app.sampling.run().await }
         });
         let app = self.clone();
         tasks.keep("webhook_sender", move || {
@@ -87,53 +87,53 @@ impl App {
             return;
         }
         let every = self.config.store_interval;
-        tasks.every("store_records", every, self, |app| async move { app.send_records().await });
-        tasks.within("store_logs", every, self, |app| async move { app.send_logs().await });
-        tasks.every("store_bases", every, self, |app| async move { app.make_bases().await });
-        tasks.every("store_verification", PURGE, self, |app| async move { app.verify_bases().await });
+        tasks.every("store_records", every, self, |app| async move { app.backups.send_records().await });
+        tasks.within("store_logs", every, self, |app| async move { app.backups.send_logs().await });
+        tasks.every("store_bases", every, self, |app| async move { app.backups.make_bases().await });
+        tasks.every("store_verification", PURGE, self, |app| async move { app.backups.verify_bases().await });
         let rest = Arc::new(Rest::default());
         tasks.every_taking("store_drills", DRILL_LOOK, DRILL_LONGEST, self, move |app| {
             let rest = rest.clone();
-            async move { app.hold_drills(&rest).await }
+            async move { app.drills.hold(&rest).await }
         });
-        tasks.every("store_sweep", PURGE, self, |app| async move { app.sweep_store().await });
+        tasks.every("store_sweep", PURGE, self, |app| async move { app.backups.sweep().await });
     }
 
     /// Pull requests have branches, where there is a GitHub App.
     fn begin_github(&self, tasks: &mut Tasks) {
-        if !self.has_github() {
+        if !self.github.is_there() {
             return;
         }
         let (seconds, started) = (Duration::from_secs, Utc::now());
         tasks.every("github_comparison", seconds(2), self, move |app| async move {
-            app.compare_with_github(started).await
+            app.github.compare(started).await
         });
         let is_begun = Arc::new(OnceCell::new());
         tasks.every("github_pulls", seconds(1), self, move |app| {
             let is_begun = is_begun.clone();
             async move {
-                is_begun.get_or_try_init(|| app.take_over_looks()).await?;
-                app.look_at_pulls().await
+                is_begun.get_or_try_init(|| app.github.take_over_looks()).await?;
+                app.github.look_at_pulls().await
             }
         });
         let redelivery = Arc::new(Redelivery::default());
         tasks.every("github_redelivery", seconds(5), self, move |app| {
             let redelivery = redelivery.clone();
-            async move { app.ask_for_failed_deliveries(&redelivery).await }
+            async move { app.github.ask_for_failed_deliveries(&redelivery).await }
         });
-        tasks.every("github_purge", PURGE, self, |app| async move { app.forget_github_past().await });
+        tasks.every("github_purge", PURGE, self, |app| async move { app.github.forget_past().await });
     }
 
     /// What people do here by an installation on Vercel is told there, and the other way round.
     fn begin_vercel(&self, tasks: &mut Tasks) {
         let every = Duration::from_secs(5);
-        tasks.every("vercel_endings", every, self, |app| async move { app.finish_vercel_endings().await });
+        tasks.every("vercel_endings", every, self, |app| async move { app.vercel.finish_endings().await });
         tasks.every("vercel_news", every, self, |app| async move {
             // Also for installations that can't be told anything any more.
-            let ended = app.end_former_vercel_logins().await;
-            app.tell_vercel().await.and(ended)
+            let ended = app.vercel.end_former_logins().await;
+            app.vercel.tell().await.and(ended)
         });
-        tasks.every("vercel_people", every, self, |app| async move { app.look_at_vercel_people().await });
+        tasks.every("vercel_people", every, self, |app| async move { app.vercel.look_at_people().await });
         tasks.every("vercel_purge", PURGE, self, |app| async move {
             app.store.vercel_login_purge().await?;
             app.store.vercel_transfer_purge().await.map_err(Error::from)
@@ -207,7 +207,7 @@ impl App {
         tasks.every("webhook_secret_purge", PURGE, self, |app| async move {
             app.webhooks.forget_former_secrets().await
         });
-        tasks.every("activity_purge", PURGE, self, |app| async move { app.purge_activity().await });
+        tasks.every("activity_purge", PURGE, self, |app| async move { app.sleep.purge().await });
         tasks.every("sign_in_purge", Duration::from_secs(60), self, |app| async move {
             app.identity.purge().await
         });

@@ -11,15 +11,17 @@ use std::time::{Duration, Instant};
 
 use chrono::Utc;
 use coppice_core::statistics::ClientTraffic;
-use coppice_core::{InstanceId, Result};
-use coppice_store::{MeasuredInstance, TakenSample};
+use coppice_core::{HostId, InstanceId, Result};
+use coppice_engine::SharedEngine;
+use coppice_store::{MeasuredInstance, Store, TakenSample};
 use coppice_telemetry::metrics::{Look, Sample};
 use parking_lot::Mutex;
 use tokio::sync::{Semaphore, mpsc};
 use tokio::time::MissedTickBehavior;
 
 use crate::configuration::instance_type;
-use crate::{App, metrics};
+use crate::metrics;
+use crate::sleep::Clients;
 
 /// Longest time one look may take.
 const LOOK_PATIENCE: Duration = Duration::from_secs(5);
@@ -47,7 +49,7 @@ struct Known {
 }
 
 struct Sampler {
-    app: App,
+    sampling: Sampling,
     began: Instant,
     known: Mutex<HashMap<InstanceId, Known>>,
     looks: Semaphore,
@@ -55,37 +57,59 @@ struct Sampler {
     samples: mpsc::Sender<TakenSample>,
 }
 
-impl App {
+/// Measures instances.
+#[derive(Clone)]
+pub struct Sampling {
+    store: Store,
+    engine: SharedEngine,
+    clients: Arc<dyn Clients>,
+    /// Whose instances.
+    host: HostId,
+    /// How often.
+    interval: Duration,
+}
+
+impl Sampling {
+    pub(crate) fn new(
+        store: Store,
+        engine: SharedEngine,
+        clients: Arc<dyn Clients>,
+        host: HostId,
+        interval: Duration,
+    ) -> Self {
+        Self { store, engine, clients, host, interval }
+    }
+
     /// Measures every running instance of this host again and again, for ever.
-    pub async fn sample_instances(&self) {
+    pub async fn run(&self) {
         let (samples, taken) = mpsc::channel(WAITING_MAX);
         let sampler = Arc::new(Sampler {
-            app: self.clone(),
+            sampling: self.clone(),
             began: Instant::now(),
             known: Mutex::default(),
             looks: Semaphore::new(LOOKS_MAX),
             looks_at_silent: Semaphore::new(LOOKS_AT_SILENT_MAX),
             samples,
         });
-        tokio::join!(sampler.run(self.config.metrics_interval), self.write_samples(taken));
+        tokio::join!(sampler.run(self.interval), self.write(taken));
     }
 
     /// Merges what was measured, and forgets what belongs to deleted branches.
-    pub(crate) async fn merge_history(&self) -> Result<()> {
+    pub(crate) async fn merge(&self) -> Result<()> {
         while !self.store.metric_merge(Utc::now()).await? {}
         while !self.store.metric_forget().await? {}
         Ok(())
     }
 
     /// Makes room for what will be measured, and drops what is too old.
-    pub(crate) async fn move_history(&self) -> Result<()> {
+    pub(crate) async fn make_room(&self) -> Result<()> {
         self.store.metric_make_room(Utc::now()).await?;
         self.store.metric_drop_old(Utc::now()).await?;
         Ok(())
     }
 
     /// Writes samples as they come, those of one round together.
-    async fn write_samples(&self, mut taken: mpsc::Receiver<TakenSample>) {
+    async fn write(&self, mut taken: mpsc::Receiver<TakenSample>) {
         let mut samples = vec![];
         let mut is_failing = false;
         while taken.recv_many(&mut samples, WRITTEN_AT_ONCE).await > 0 {
@@ -119,7 +143,7 @@ impl Sampler {
         let mut is_failing = false;
         loop {
             timer.tick().await;
-            match self.app.store.metric_instances(&self.app.config.host).await {
+            match self.sampling.store.metric_instances(&self.sampling.host).await {
                 Ok(instances) => {
                     is_failing = false;
                     self.begin_looks(instances);
@@ -156,14 +180,14 @@ impl Sampler {
     async fn look(&self, instance: MeasuredInstance, is_silent: bool) {
         let queue = if is_silent { &self.looks_at_silent } else { &self.looks };
         let place = queue.acquire().await;
-        let engine = &self.app.engine;
+        let engine = &self.sampling.engine;
         let found = tokio::time::timeout(LOOK_PATIENCE, engine.measure(&instance.id, &instance.volume)).await;
         drop(place);
         let look = found.ok().map(|found| Look {
             at: self.began.elapsed(),
             instance: found,
             traffic: match instance.id.is_primary() {
-                true => self.app.clients.traffic(&instance.branch),
+                true => self.sampling.clients.traffic(&instance.branch),
                 // It is counted by branch.
                 false => ClientTraffic::default(),
             },

@@ -1,6 +1,7 @@
 //! Statements that callers of the API have carried out on a branch: as whom.
 
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use coppice_core::access::Scope;
@@ -9,12 +10,18 @@ use coppice_core::login::DatabaseRole;
 use coppice_core::storage::ChangedBytes;
 use coppice_core::target::InBranch;
 use coppice_core::{ApiKeyId, BranchId, Error, ErrorCode, InstanceId, Result, VolumeId};
+use coppice_engine::SharedEngine;
+use coppice_store::Store;
 use tokio::time::{Instant, sleep};
 use zeroize::Zeroizing;
 
-use crate::logins::login_of;
+use crate::Access;
+use crate::connections::Connections;
+use crate::credentials::BranchCredentials;
+use crate::logins::{Logins, login_of};
 use crate::rows::{find_branch, find_in_project};
-use crate::{Access, App};
+use crate::secrets::MasterKey;
+use crate::sleep::Sleep;
 
 /// How long a branch may take to be there for a statement.
 const WAKE_PATIENCE: Duration = Duration::from_secs(12);
@@ -43,7 +50,28 @@ pub struct Compared {
     pub login: StatementLogin,
 }
 
-impl App {
+/// Statements on branches.
+#[derive(Clone)]
+pub struct Statements {
+    store: Store,
+    engine: SharedEngine,
+    key: Arc<MasterKey>,
+    logins: Logins,
+    credentials: BranchCredentials,
+    connections: Connections,
+    sleep: Sleep,
+}
+
+impl Statements {
+    pub(crate) fn new(
+        (store, engine, key): (Store, SharedEngine, Arc<MasterKey>),
+        (logins, credentials): (Logins, BranchCredentials),
+        connections: Connections,
+        sleep: Sleep,
+    ) -> Self {
+        Self { store, engine, key, logins, credentials, connections, sleep }
+    }
+
     /// As whom the catalogues of a branch and of another one, its parent where none
     /// is named, are read. Both are up then; `agent` is what the client calls itself.
     ///
@@ -123,7 +151,7 @@ impl App {
         branch: BranchId,
         login: (&ApiKeyId, DatabaseRole),
     ) -> Result<StatementLogin> {
-        let password = self.login_password(&branch, login).await?;
+        let password = self.logins.password(&branch, login).await?;
         Ok(StatementLogin { branch, role: login.0.to_string(), password })
     }
 
@@ -137,7 +165,7 @@ impl App {
         let by = format!("a statement of {READER_ROLE} from {address} ({agent})");
         let deadline = Instant::now() + WAKE_PATIENCE;
         loop {
-            let found = self.find_for_connection(&branch, READER_ROLE).await?;
+            let found = self.connections.find(&branch, READER_ROLE).await?;
             let found = found.ok_or_else(|| Error::branch_not_found(&branch))?;
             // Whom the filter refuses wakes nothing.
             if !found.ip_filtering.admits(address) {
@@ -157,7 +185,7 @@ impl App {
                         Err(_) => sleep(PAUSE).await,
                     }
                 }
-                BranchState::Hibernated if !self.wake_for_client(&branch, &by).await? => {
+                BranchState::Hibernated if !self.sleep.wake_for_client(&branch, &by).await? => {
                     if let Some(used_up) = self.store.budget_of_branch(&branch).await? {
                         return Err(used_up.error());
                     }
@@ -178,7 +206,7 @@ impl App {
                     if left.is_zero() {
                         return Err(not_ready(&branch));
                     }
-                    self.wait_until_settled(&branch, READER_ROLE, left).await?;
+                    self.connections.wait_until_settled(&branch, READER_ROLE, left).await?;
                 }
             }
         }
@@ -196,7 +224,7 @@ impl App {
         if let Some(login) = login_of(access) {
             return self.login_of_key(branch.id, login).await;
         }
-        let password = self.password_in_force(&branch).await?;
+        let password = self.credentials.password_in_force(&branch).await?;
         Ok(StatementLogin { branch: branch.id, role: MANAGED_ROLE.to_owned(), password })
     }
 

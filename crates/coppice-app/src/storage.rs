@@ -8,29 +8,44 @@
 use std::collections::HashMap;
 
 use coppice_core::storage::Fullness;
-use coppice_core::{Result, VolumeId};
-use coppice_store::MeasuredInstance;
+use coppice_core::{HostId, Result, VolumeId};
+use coppice_engine::SharedEngine;
+use coppice_store::{MeasuredInstance, Store};
 use tokio::task::JoinSet;
 
-use crate::App;
+use crate::reconciler::Reconciler;
 
 /// What a branch may write while nobody looks, between two of the sampler's
 /// looks; one that has less room than that is near its limit.
 const NEAR_BYTES: u64 = 3 << 30;
 
-impl App {
+/// Looks how full branches are.
+#[derive(Clone)]
+pub(crate) struct StorageWatch {
+    store: Store,
+    engine: SharedEngine,
+    reconciler: Reconciler,
+    /// Whose branches.
+    host: HostId,
+}
+
+impl StorageWatch {
+    pub(crate) fn new(store: Store, engine: SharedEngine, reconciler: Reconciler, host: HostId) -> Self {
+        Self { store, engine, reconciler, host }
+    }
+
     /// Measures branches near their storage's limit.
-    pub(crate) async fn look_at_storage(&self) -> Result<()> {
-        let instances = self.store.storage_instances(&self.config.host).await?;
+    pub(crate) async fn look(&self) -> Result<()> {
+        let instances = self.store.storage_instances(&self.host).await?;
         let primaries = instances.iter().filter(|one| one.id.is_primary());
         let volumes: HashMap<_, _> = primaries.map(|one| (one.branch.clone(), one.volume.clone())).collect();
         let mut looks = JoinSet::new();
         for instance in instances.into_iter().filter(|one| self.is_due(one)) {
-            let (app, primary) = (self.clone(), volumes.get(&instance.branch).cloned());
+            let (watch, primary) = (self.clone(), volumes.get(&instance.branch).cloned());
             looks.spawn(async move {
                 match instance.id.is_primary() {
-                    true => app.look_at_storage_of(&instance).await,
-                    false => app.look_at_storage_of_replica(&instance, primary.as_ref()).await,
+                    true => watch.look_at(&instance).await,
+                    false => watch.look_at_replica(&instance, primary.as_ref()).await,
                 }
             });
         }
@@ -46,7 +61,7 @@ impl App {
         self.engine.known_disk_bytes(&instance.volume).is_none_or(is_due)
     }
 
-    async fn look_at_storage_of(&self, instance: &MeasuredInstance) {
+    async fn look_at(&self, instance: &MeasuredInstance) {
         let limit = limit_of(instance);
         let Some(bytes) = self.engine.disk_bytes(&instance.id, &instance.volume).await else { return };
         let (branch, before) = (&instance.branch, instance.fullness);
@@ -70,7 +85,7 @@ impl App {
 
     /// A replica has what its primary has, and beside it what its sessions sort or keep,
     /// and the log that it has received and not read yet. Nothing but this bounds those.
-    async fn look_at_storage_of_replica(&self, replica: &MeasuredInstance, primary: Option<&VolumeId>) {
+    async fn look_at_replica(&self, replica: &MeasuredInstance, primary: Option<&VolumeId>) {
         let (id, branch) = (&replica.id, &replica.branch);
         let Some(bytes) = self.engine.disk_bytes(id, &replica.volume).await else { return };
         let of_primary = primary.and_then(|volume| self.engine.known_disk_bytes(volume));

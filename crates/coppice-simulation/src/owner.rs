@@ -94,7 +94,7 @@ async fn change(action: &Action, app: &App, world: &World, machine: usize) -> Re
                 create(app, world, machine, name, ScaleToZeroChange::default(), *lasts, origin).await?;
             // What its parent had before it was asked for, it has too.
             let child = BranchId::from_trusted(made.clone());
-            if let Some(found) = app.find_for_connection(&child, MANAGED_ROLE).await? {
+            if let Some(found) = app.connections.find(&child, MANAGED_ROLE).await? {
                 world.lock().promised.entry(found.branch.volume).or_insert(rows);
             }
             Ok(made)
@@ -112,19 +112,19 @@ async fn change(action: &Action, app: &App, world: &World, machine: usize) -> Re
             update(app, branch, |change| change.spec.replicas = Some(*count)).await
         }
         Action::Rotate(branch) => {
-            app.rotate_branch_credentials(&access(at(branch)), MANAGED_ROLE).await?;
+            app.credentials.rotate(&access(at(branch)), MANAGED_ROLE).await?;
             Ok("done".to_owned())
         }
         Action::Delete(branch, purge) => {
-            app.delete_branch(&access(at(branch)), *purge).await?;
+            app.branches.delete(&access(at(branch)), *purge).await?;
             Ok("done".to_owned())
         }
         Action::Undelete(branch) => {
-            let back = app.undelete_branch(&access(in_trash(branch)), None).await?;
+            let back = app.branches.undelete(&access(in_trash(branch)), None).await?;
             Ok(back.state.title().to_owned())
         }
         Action::Purge(branch) => {
-            app.purge_branch(&access(in_trash(branch))).await?;
+            app.branches.purge(&access(in_trash(branch))).await?;
             Ok("done".to_owned())
         }
         Action::Reset(branch, source) => reset(app, world, branch, source.as_ref()).await,
@@ -151,23 +151,23 @@ async fn create(
         backups: Default::default(),
         origin,
     };
-    let made = app.create_branch(&access(project()), &new).await?;
+    let made = app.branches.create(&access(project()), &new).await?;
     world.lock().known.push((made.id.clone(), machine));
     Ok(made.id.to_string())
 }
 
 async fn reset(app: &App, world: &World, branch: &BranchId, source: Option<&BranchId>) -> Result<String> {
     let rows = world.lock().next_row;
-    let Some(before) = app.find_for_connection(branch, MANAGED_ROLE).await? else {
+    let Some(before) = app.connections.find(branch, MANAGED_ROLE).await? else {
         return Ok("there is no such branch".to_owned());
     };
-    let versions = app.branch_versions(&access(at(branch))).await?;
+    let versions = app.branches.versions(&access(at(branch))).await?;
     let to = ResetTo {
         branch: source.cloned(),
         version: versions.into_iter().next().map(|version| version.volume).filter(|_| source.is_none()),
         moment: None,
     };
-    let after = app.reset_branch(&access(at(branch)), &to).await?;
+    let after = app.branches.reset(&access(at(branch)), &to).await?;
     // Another one than before was asked for after that was looked up.
     let volume = after.replacement.unwrap_or(after.volume);
     if volume != before.branch.volume && Some(&volume) != before.branch.replacement.as_ref() {
@@ -179,7 +179,7 @@ async fn reset(app: &App, world: &World, branch: &BranchId, source: Option<&Bran
 async fn update(app: &App, branch: &BranchId, set: impl FnOnce(&mut BranchChange)) -> Result<String> {
     let mut change = BranchChange::default();
     set(&mut change);
-    let changed = app.update_branch(&access(at(branch)), change).await?;
+    let changed = app.branches.update(&access(at(branch)), change).await?;
     Ok(changed.state.title().to_owned())
 }
 
@@ -195,12 +195,12 @@ async fn visit(
         while world.lock().held.contains(branch) {
             tokio::time::sleep(CLIENT_LOOK).await;
         }
-        let found = app.find_for_connection(branch, MANAGED_ROLE).await?;
+        let found = app.connections.find(branch, MANAGED_ROLE).await?;
         let Some(found) = found else { return Ok("there is no such branch".to_owned()) };
         match found.branch.state {
             BranchState::Ready => {
                 world.lock().sessions.push((branch.clone(), process));
-                let opened = app.open_server(&InstanceId::primary(branch)).await.is_ok();
+                let opened = app.connections.open_server(&InstanceId::primary(branch)).await.is_ok();
                 if opened {
                     world.lock().write_row(branch);
                     tokio::time::sleep(stay).await;
@@ -213,14 +213,14 @@ async fn visit(
                 }
             }
             BranchState::Hibernated => {
-                let is_waking = app.wake_for_client(branch, "a client").await?;
+                let is_waking = app.sleep.wake_for_client(branch, "a client").await?;
                 if !is_waking {
                     return Ok("may not wake it".to_owned());
                 }
             }
             _ => {}
         }
-        app.wait_until_settled(branch, MANAGED_ROLE, CLIENT_PATIENCE).await?;
+        app.connections.wait_until_settled(branch, MANAGED_ROLE, CLIENT_PATIENCE).await?;
     }
     Ok("gave up".to_owned())
 }

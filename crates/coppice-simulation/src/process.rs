@@ -68,8 +68,15 @@ impl Process {
             match boot(&world, id, machine, options).await {
                 Ok((app, reconciler)) => {
                     let (mut tasks, looping) = (Tasks::default(), reconciler.clone());
-                    tasks.every("idle_watch", LOOK, &app, |app| async move { app.look_for_idle().await });
-                    tasks.every("trash_watch", LOOK, &app, |app| async move { app.look_at_trash().await });
+                    tasks.every(
+                        "idle_watch",
+                        LOOK,
+                        &app,
+                        |app| async move { app.sleep.look_for_idle().await },
+                    );
+                    tasks.every("trash_watch", LOOK, &app, |app| async move {
+                        app.branches.look_at_trash().await
+                    });
                     let _ = booted.set((app, reconciler));
                     looping.run().await;
                 }
@@ -159,7 +166,7 @@ async fn boot(
     let clients = Arc::new(SimulatedClients(world.clone()));
     let config = config(installation, process, host, region);
     let app = App::new(store, engine, reconciler.clone(), key, clients, config);
-    app.spread_kept_verifiers().await?;
+    app.credentials.spread_kept().await?;
     reconciler.adopt().await?;
     Ok((app, reconciler))
 }

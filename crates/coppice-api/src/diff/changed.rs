@@ -64,7 +64,7 @@ pub(super) async fn bytes(
     let queries = [DATABASE, FILES].map(str::to_owned);
     let found = read(app, &branch.login, database, sender, &queries).await?;
     let (database, relations) = COMPARED.take(move || relations(&found.rows)).await?;
-    let files = app.changed_bytes(branch, against, database.database).await?;
+    let files = app.statements.changed_bytes(branch, against, database.database).await?;
     Ok(wire::ChangedBytes {
         checkpointed_at: database.checkpoint.map(wire::Timestamp),
         ..match files {

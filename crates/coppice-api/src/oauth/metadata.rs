@@ -28,7 +28,7 @@ pub(super) fn routes() -> Router<App> {
 
 /// `GET /.well-known/openid-configuration`
 async fn server(State(app): State<App>, Extension(realm): Extension<KnownRealm>) -> Response {
-    let offers = Offers { registration: app.identity.has_registration(), job_keys: app.has_github() };
+    let offers = Offers { registration: app.identity.has_registration(), job_keys: app.github.is_there() };
     let found =
         metadata::of_server(app.identity.issuers(), &realm.realm, app.identity.signing_algorithm(), offers);
     Json(found).into_response()

@@ -3,7 +3,7 @@
 use axum::extract::{Extension, State};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use coppice_app::{App, IdentityError};
+use coppice_app::{App, Github, IdentityError};
 use coppice_core::Error;
 use coppice_oauth::OAuthError;
 use coppice_oauth::client::Client;
@@ -32,8 +32,8 @@ pub(super) async fn token(
     let work = async {
         let form = client_auth::form(&headers, &body)?;
         // A job is no client: what it shows says all.
-        if App::is_of_job(&form) {
-            let answer = app.exchange_job_token(&form, &origin.0).await?;
+        if Github::is_of_job(&form) {
+            let answer = app.github.exchange_job_token(&form, &origin.0).await?;
             return Ok(error::uncached(StatusCode::OK, &answer));
         }
         let client = client_auth::client(&app, &headers, &form).await?;

@@ -41,7 +41,7 @@ pub(super) async fn arrive(State(app): State<App>, browser: Browser, PageForm(fo
     let text = |name| form.get(name).filter(|text: &&str| !text.is_empty());
     let code = text(CODE).unwrap_or_default();
     let arrival = VercelArrival { code, state: text(STATE), resource: text(RESOURCE) };
-    match app.sign_in_from_vercel(&arrival, &browser.origin, browser.session.as_ref()).await {
+    match app.vercel.sign_in(&arrival, &browser.origin, browser.session.as_ref()).await {
         Ok((begun, next)) => go_on(&browser, &next, &begun),
         Err(failed @ Error::Forbidden { .. }) => {
             metrics::authentication_failed();

@@ -52,7 +52,7 @@ async fn run(
 ) -> Result<Response, ApiError> {
     let access: Access<InBranch> = call.authorize(&app, &GET_BRANCH_CREDENTIALS).await?;
     let wished = Wished::read(&call)?;
-    let credentials = app.get_branch_credentials(&access, None).await?;
+    let credentials = app.credentials.get(&access, None).await?;
     let login = login(&credentials, &wished)?;
     let (parts, body) = request.into_parts();
     let senders = Senders::who_show(client_address(&parts), (&login.host, login.user()));

@@ -74,7 +74,7 @@ async fn provision(State(app): State<App>, partner: Partner, body: RawBody) -> R
         };
         let body = |(seen, secrets): &ResourceTold| Ok(json!(resource_to_wire(seen, secrets)?));
         let kept = KeptAnswer { call, body };
-        body(&app.provision_vercel_resource(&caller, &request, &kept, &origin).await?)
+        body(&app.vercel.provision_resource(&caller, &request, &kept, &origin).await?)
     })
     .await
 }
@@ -85,7 +85,7 @@ async fn show(
     partner: Partner,
     Path((_, id)): Ids,
 ) -> Result<Json<wire::VercelResource>, Refused> {
-    let seen = app.get_vercel_resource(&partner.caller, &id).await?;
+    let seen = app.vercel.resource(&partner.caller, &id).await?;
     Ok(Json(resource_to_wire(&seen, &vec![])?))
 }
 
@@ -104,7 +104,7 @@ async fn update(
         metadata: asked.metadata.map(|metadata| json!(metadata)),
     };
     let seen = to_its_end(async move {
-        app.update_vercel_resource(&partner.caller, &id, &change, &partner.origin).await
+        app.vercel.update_resource(&partner.caller, &id, &change, &partner.origin).await
     })
     .await?;
     Ok(Json(resource_to_wire(&seen, &vec![])?))
@@ -112,7 +112,7 @@ async fn update(
 
 /// `DELETE /v1/installations/{installationId}/resources/{resourceId}`
 async fn delete(State(app): State<App>, partner: Partner, Path((_, id)): Ids) -> Result<StatusCode, Refused> {
-    to_its_end(async move { app.delete_vercel_resource(&partner.caller, &id, &partner.origin).await })
+    to_its_end(async move { app.vercel.delete_resource(&partner.caller, &id, &partner.origin).await })
         .await?;
     Ok(StatusCode::NO_CONTENT)
 }
@@ -137,7 +137,7 @@ async fn rotate(
             Ok(json!(wire::RotatedSecrets { sync: true, secrets: secrets_to_wire(secrets) }))
         };
         let kept = KeptAnswer { call, body };
-        body(&app.rotate_vercel_secrets(&caller, &id, delay, &kept, &origin).await?)
+        body(&app.vercel.rotate_secrets(&caller, &id, delay, &kept, &origin).await?)
     })
     .await
 }

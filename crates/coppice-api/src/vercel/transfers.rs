@@ -43,7 +43,7 @@ async fn begin(State(app): State<App>, partner: Partner, body: RawBody) -> Resul
     once(app.clone(), repeat, json!(asked), |call| async move {
         let body = |id: &String| Ok(json!(wire::VercelTransfer { provider_claim_id: id.clone() }));
         let kept = KeptAnswer { call, body };
-        body(&app.begin_vercel_transfer(&caller, &asked.resource_ids, until, &kept, &origin).await?)
+        body(&app.vercel.begin_transfer(&caller, &asked.resource_ids, until, &kept, &origin).await?)
     })
     .await
 }
@@ -54,7 +54,7 @@ async fn verify(
     partner: Partner,
     Path((_, id)): Path<(String, String)>,
 ) -> Result<Json<wire::VerifiedTransfer>, Refused> {
-    app.check_vercel_transfer(&partner.caller, &id).await?;
+    app.vercel.check_transfer(&partner.caller, &id).await?;
     Ok(Json(wire::VerifiedTransfer::default()))
 }
 
@@ -64,7 +64,7 @@ async fn accept(
     partner: Partner,
     Path((_, id)): Path<(String, String)>,
 ) -> Result<StatusCode, Refused> {
-    to_its_end(async move { app.accept_vercel_transfer(&partner.caller, &id, &partner.origin).await })
+    to_its_end(async move { app.vercel.accept_transfer(&partner.caller, &id, &partner.origin).await })
         .await?;
     Ok(StatusCode::NO_CONTENT)
 }

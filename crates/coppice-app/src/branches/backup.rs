@@ -12,8 +12,9 @@ use coppice_core::{BranchId, Error, ErrorCode, Result};
 use coppice_store::Drills;
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 
+use super::Branches;
+use crate::Access;
 use crate::rows::find_in_project;
-use crate::{Access, App};
 
 /// Branches that are looked at at a time.
 const LOOKS_MAX: usize = 8;
@@ -39,10 +40,10 @@ pub struct Backup {
     pub verified_at: Option<DateTime<Utc>>,
 }
 
-impl App {
+impl Branches {
     /// Whether anything of what branches were is kept here.
     pub fn makes_backups(&self) -> bool {
-        self.engine.keeps_history() || self.config.archive.is_some()
+        self.engine.keeps_history() || self.has_archive
     }
 
     /// Refuses settings of backups where none are made; to say nothing of them is
@@ -60,7 +61,7 @@ impl App {
     /// # Errors
     /// `project_not_found`
     pub async fn list_backups(&self, access: &Access<InProject>) -> Result<Vec<Backup>> {
-        let branches = self.list_branches(access).await?;
+        let branches = self.list(access).await?;
         if !self.makes_backups() {
             return Ok(vec![]);
         }
@@ -110,8 +111,8 @@ impl App {
     ) -> Result<Backup> {
         let drills = drills.unwrap_or_default();
         Ok(Backup {
-            lag: self.lag_of(&branch.volume, base_seen_at),
-            span: self.span_of_branch(&branch, versions, true).await?,
+            lag: self.backups.lag_of(&branch.volume, base_seen_at),
+            span: self.moments.span_of_branch(&branch, versions, true).await?,
             last_drill: drills.last,
             verified_at: drills.verified_at,
             branch: branch.id,

@@ -18,14 +18,14 @@ use coppice_core::{ApiKeyId, BranchId, Error, ErrorCode, Result, VolumeId};
 use coppice_failpoint::failpoint;
 use coppice_store::{BaseMoment, BranchQuotas, NewBranch, PullKey, Tx};
 
-use super::{SpecChange, checked_expiry, checked_labels, name_taken};
+use super::{Branches, SpecChange, checked_expiry, checked_labels, name_taken};
+use crate::Access;
 use crate::configuration::server;
 use crate::idempotency::{branch_of_call, note_effect_in_tx};
 use crate::past::Past;
 use crate::rows::{find_in_project, lock_enabled_organization_in_tx, lock_project_in_tx};
 use crate::secrets::{new_password, scram_verifier};
-use crate::vercel::NewDatabase;
-use crate::{Access, App};
+use crate::vercel::databases::NewDatabase;
 
 /// A branch to be made; its fields were checked by the caller.
 #[derive(Clone, Debug)]
@@ -140,31 +140,31 @@ fn end_of(project: &Project, plan: &Plan, asked: AskedExpiry) -> Result<Option<D
     }
 }
 
-impl App {
+impl Branches {
     /// Makes a branch and waits a few seconds for it to be ready; what is true
     /// then is in its state.
     ///
     /// # Errors
     /// Everything the error catalogue lists for createBranch.
     #[tracing::instrument(level = "debug", skip_all)]
-    pub async fn create_branch(&self, access: &Access<InProject>, new: &NewBranchRequest) -> Result<Branch> {
+    pub async fn create(&self, access: &Access<InProject>, new: &NewBranchRequest) -> Result<Branch> {
         let made_with = access.caller.credential.key();
-        self.make_branch(&access.target, made_with, new, None).await
+        self.make(&access.target, made_with, new, None).await
     }
 
     /// Makes a branch out of what another one was. Waits as
-    /// [`App::create_branch`] does.
+    /// [`Branches::create`] does.
     ///
     /// # Errors
     /// Everything the error catalogue lists for restoreFromBackup.
     #[tracing::instrument(level = "debug", skip_all)]
-    pub async fn restore_branch(&self, access: &Access<InBranch>, new: &NewBranchRequest) -> Result<Branch> {
+    pub async fn restore(&self, access: &Access<InBranch>, new: &NewBranchRequest) -> Result<Branch> {
         let made_with = access.caller.credential.key();
-        self.make_branch(&access.target.within, made_with, new, None).await
+        self.make(&access.target.within, made_with, new, None).await
     }
 
-    /// As [`App::create_branch`], with a key, or for something else: whose branch it is, is written down with it.
-    pub(crate) async fn make_branch(
+    /// As [`Branches::create`], with a key, or for something else: whose branch it is, is written down with it.
+    pub(crate) async fn make(
         &self,
         place: &InProject,
         made_with: Option<&ApiKeyId>,
@@ -208,7 +208,7 @@ impl App {
             backups: BackupConfiguration::of_new_branch().with(new.backups),
             made_with,
             volume: &volume,
-            host: &self.config.host,
+            host: &self.host,
             password_sealed: &sealed,
             managed_role_verifier: &verifier,
         };
@@ -217,7 +217,7 @@ impl App {
         match made_for {
             Some(MadeFor::Pull(pull)) => self.store.github_pull_made_in_tx(&mut tx, pull, &id).await?,
             Some(MadeFor::Resource(database)) => {
-                self.write_database_in_tx(&mut tx, (&project.id, &id), database).await?;
+                database.write_in_tx(&mut tx, (&project.id, &id)).await?;
             }
             None => {}
         }
@@ -233,7 +233,7 @@ impl App {
     async fn come_up(&self, place: &InProject, id: &BranchId, ready: impl Future) -> Result<Branch> {
         self.reconciler.nudge(id.clone());
         // It also ends when the branch fails or is deleted: the row tells.
-        let _ = tokio::time::timeout(self.config.create_wait, ready).await;
+        let _ = tokio::time::timeout(self.create_wait, ready).await;
         match find_in_project(&self.store, place, id).await {
             Err(Error::NotFound { code: code @ ErrorCode::BranchNotFound, .. }) => Err(Error::NotFound {
                 code,
@@ -323,6 +323,21 @@ impl App {
         })
     }
 
+    /// Where a new branch begins; none for one that begins at no moment of the past.
+    async fn find_past(&self, place: &InProject, origin: &BranchOrigin) -> Result<Option<Past>> {
+        match origin {
+            BranchOrigin::Inherit { version: None, moment: None, .. } | BranchOrigin::Custom(_) => Ok(None),
+            BranchOrigin::Inherit { parent, version, moment, .. } => {
+                let parent = find_in_project(&self.store, place, parent).await?;
+                self.moments.find_own_past(&parent, version.as_ref(), *moment).await.map(Some)
+            }
+            BranchOrigin::Restored { source, time, .. } => {
+                let source = find_in_project(&self.store, place, source).await?;
+                self.moments.find_restored(&source, *time).await.map(Some)
+            }
+        }
+    }
+
     /// Whether no more branches of a key exist than it may have, with what the transaction did.
     ///
     /// # Errors
@@ -339,7 +354,7 @@ impl App {
     }
 
     async fn check_quotas(&self, tx: &mut Tx, project: &Project) -> Result<()> {
-        let limits = &self.config.limits;
+        let limits = &self.limits;
         let counted = self.store.branch_quotas_in_tx(tx, &project.organization, &project.id).await?;
         self.check_branch_limits(&counted)?;
         if counted.recent >= limits.branches_per_hour_max {
@@ -357,7 +372,7 @@ impl App {
 
     /// Refuses another branch where there are as many as may be.
     pub(super) fn check_branch_limits(&self, counted: &BranchQuotas) -> Result<()> {
-        let limits = &self.config.limits;
+        let limits = &self.limits;
         let reached = [
             (counted.in_project, limits.branches_per_project_max),
             (counted.in_organization, limits.branches_max),

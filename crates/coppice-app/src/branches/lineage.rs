@@ -6,17 +6,18 @@ use coppice_core::target::InBranch;
 use coppice_core::{BranchId, Error, ErrorCode, Result};
 use coppice_store::{StoreError, Tx};
 
+use super::Branches;
 use super::create::{too_deep, too_many_children};
+use crate::Access;
 use crate::idempotency::{branch_of_call, note_effect_in_tx};
 use crate::rows::{find_branch, lock_enabled_organization_in_tx, lock_project_in_tx};
-use crate::{Access, App};
 
-impl App {
+impl Branches {
     /// Makes a branch a base branch. One that is stays as it is.
     ///
     /// # Errors
     /// `project_not_found`, `branch_not_found`, `organization_disabled`
-    pub async fn detach_branch(&self, access: &Access<InBranch>) -> Result<Branch> {
+    pub async fn detach(&self, access: &Access<InBranch>) -> Result<Branch> {
         let (mut tx, branch) = self.begin_with(access).await?;
         if self.store.branch_detach_in_tx(&mut tx, &branch.id).await? {
             tx.commit().await.map_err(StoreError::from)?;
@@ -30,7 +31,7 @@ impl App {
     /// # Errors
     /// `project_not_found`, `branch_not_found`, `invalid_field`, `restricted_key`,
     /// `branch_depth_exceeded`, `branch_children_exceeded`, `organization_disabled`
-    pub async fn promote_branch(&self, access: &Access<InBranch>) -> Result<Branch> {
+    pub async fn promote(&self, access: &Access<InBranch>) -> Result<Branch> {
         if access.caller.grant.own_branches {
             let reason = "a key for what it makes moves no other branch";
             return Err(Error::access_denied(ErrorCode::RestrictedKey, reason));

@@ -10,6 +10,7 @@ mod tree;
 mod upgrade;
 
 use std::borrow::Cow;
+use std::sync::Arc;
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
@@ -18,15 +19,24 @@ use coppice_core::backup::BackupChange;
 use coppice_core::branch::{Branch, BranchState, Reconfigure};
 use coppice_core::budget::UsedUp;
 use coppice_core::labels::{self, LABELS_MAX, Labels};
+use coppice_core::limits::OrganizationLimits;
 use coppice_core::project::ScaleToZeroChange;
 use coppice_core::target::{InBranch, InProject};
-use coppice_core::{BranchId, Error, ErrorCode, InstanceId, Result};
-use coppice_store::{BranchNote, StoreError, Tx};
+use coppice_core::{BranchId, Error, ErrorCode, HostId, InstanceId, Result};
+use coppice_engine::SharedEngine;
+use coppice_store::{BranchNote, Store, StoreError, Tx};
 
+use crate::backups::Backups;
+use crate::offers::Offers;
+use crate::past::Moments;
+use crate::projects::Projects;
+use crate::reconciler::Reconciler;
 use crate::rows::{
     find_branch, find_in_project, find_project, lock_enabled_organization_in_tx, lock_project_in_tx,
 };
-use crate::{Access, Activity, App};
+use crate::secrets::MasterKey;
+use crate::sleep::{Activity, Sleep};
+use crate::{Access, AppConfig};
 
 pub use backup::Backup;
 pub(crate) use create::MadeFor;
@@ -91,12 +101,61 @@ pub enum InstanceStatus {
     Failed,
 }
 
-impl App {
+/// Branches of projects.
+#[derive(Clone)]
+pub struct Branches {
+    store: Store,
+    engine: SharedEngine,
+    reconciler: Reconciler,
+    key: Arc<MasterKey>,
+    offers: Offers,
+    projects: Projects,
+    moments: Moments,
+    backups: Backups,
+    sleep: Sleep,
+    /// Where they are made.
+    host: HostId,
+    limits: OrganizationLimits,
+    /// How long a creation waits for its branch to be ready.
+    create_wait: Duration,
+    /// For how long deleted ones can be brought back.
+    trash_keep: Duration,
+    /// Whether bases are kept away from this machine.
+    has_archive: bool,
+}
+
+impl Branches {
+    pub(crate) fn new(
+        (store, engine, reconciler): (Store, SharedEngine, Reconciler),
+        key: Arc<MasterKey>,
+        (offers, projects): (Offers, Projects),
+        (moments, backups): (Moments, Backups),
+        sleep: Sleep,
+        config: &AppConfig,
+    ) -> Self {
+        Self {
+            store,
+            engine,
+            reconciler,
+            key,
+            offers,
+            projects,
+            moments,
+            backups,
+            sleep,
+            host: config.host.clone(),
+            limits: config.limits,
+            create_wait: config.create_wait,
+            trash_keep: config.trash_keep,
+            has_archive: config.archive.is_some(),
+        }
+    }
+
     /// Branches of the project that the caller may see.
     ///
     /// # Errors
     /// `project_not_found`
-    pub async fn list_branches(&self, access: &Access<InProject>) -> Result<Vec<Branch>> {
+    pub async fn list(&self, access: &Access<InProject>) -> Result<Vec<Branch>> {
         let only = access.caller.grant.branch_limit();
         let branches = self.store.branch_list(&access.organization.id, &access.target.project, only).await?;
         if branches.is_empty() {
@@ -114,12 +173,12 @@ impl App {
     /// `invalid_instance_type`, `invalid_image`, `organization_disabled`,
     /// `branch_protected`, `expiry_in_past`, `insufficient_scope`, `budget_reached`,
     /// `invalid_backup_configuration`
-    pub async fn update_branch(&self, access: &Access<InBranch>, change: BranchChange) -> Result<Branch> {
+    pub async fn update(&self, access: &Access<InBranch>, change: BranchChange) -> Result<Branch> {
         let InBranch { within, branch: id } = &access.target;
         self.check_backups(change.backups)?;
         if change.hibernate == Some(true) {
             // What was used until now belongs to the time that ends now.
-            self.note_uses().await;
+            self.sleep.note_uses().await;
         }
         let mut tx = self.store.begin().await?;
         lock_enabled_organization_in_tx(&self.store, &mut tx, &access.organization.id).await?;
@@ -179,7 +238,7 @@ impl App {
     ///
     /// # Errors
     /// `project_not_found`, `branch_not_found`
-    pub async fn describe_branch(&self, access: &Access<InBranch>) -> Result<BranchDetails> {
+    pub async fn describe(&self, access: &Access<InBranch>) -> Result<BranchDetails> {
         let branch = find_branch(&self.store, access).await?;
         let status = match branch.state {
             BranchState::Ready => InstanceStatus::Healthy,
@@ -204,7 +263,7 @@ impl App {
         });
         let instances = instances.collect();
         let activity = match branch.state {
-            BranchState::Ready => Some(self.activity(&branch, 1).await?),
+            BranchState::Ready => Some(self.sleep.activity(&branch, 1).await?),
             _ => None,
         };
         let used_up = match branch.state {

@@ -10,12 +10,12 @@ use coppice_core::{BranchId, Error, ErrorCode, Result, VolumeId};
 use coppice_failpoint::failpoint;
 use coppice_store::{NewVolume, Replacement, Tx};
 
-use super::busy;
+use super::{Branches, busy};
+use crate::Access;
 use crate::idempotency::{branch_of_call, note_effect_in_tx};
 use crate::past::{Past, no_version};
 use crate::projects::protected_from;
 use crate::rows::{find_branch, find_in_project, lock_enabled_organization_in_tx, lock_project_in_tx};
-use crate::{Access, App};
 
 /// What a branch shall be from now on: a copy of its parent, unless something
 /// else is named.
@@ -39,7 +39,7 @@ struct Source {
     name: String,
 }
 
-impl App {
+impl Branches {
     /// Gives a branch the data of another one, or data that it had. Its id, its
     /// settings and its password stay; what it was is kept as a version. Waits a few
     /// seconds; what is true then is in its state.
@@ -49,7 +49,7 @@ impl App {
     /// `parent_not_ready`, `invalid_restore_target`, `invalid_field`,
     /// `branch_access_denied`, `organization_disabled`
     #[tracing::instrument(level = "debug", skip_all)]
-    pub async fn reset_branch(&self, access: &Access<InBranch>, to: &ResetTo) -> Result<Branch> {
+    pub async fn reset(&self, access: &Access<InBranch>, to: &ResetTo) -> Result<Branch> {
         let InBranch { within, branch: id } = &access.target;
         let seen = find_in_project(&self.store, within, id).await?;
         if branch_of_call().is_some() {
@@ -70,7 +70,7 @@ impl App {
         let volume = VolumeId::generate(Utc::now());
         let new = NewVolume {
             id: &volume,
-            host: &self.config.host,
+            host: &self.host,
             branch: id,
             source: Some(&source.volume),
             moment: source.moment,
@@ -78,7 +78,7 @@ impl App {
             version: source.version,
         };
         let reason = format!("reset to {}", source.name);
-        let (storage_gib, keep) = (source.storage_gib, self.config.trash_keep);
+        let (storage_gib, keep) = (source.storage_gib, self.trash_keep);
         let why = Replacement {
             reason: &reason,
             meanwhile: BranchState::Updating,
@@ -94,7 +94,7 @@ impl App {
         tx.commit().await.map_err(coppice_store::StoreError::from)?;
         failpoint!("reset.committed");
         self.reconciler.nudge(id.clone());
-        let _ = tokio::time::timeout(self.config.create_wait, done).await;
+        let _ = tokio::time::timeout(self.create_wait, done).await;
         find_in_project(&self.store, within, id).await
     }
 
@@ -113,7 +113,10 @@ impl App {
             true => None,
             false => Some(find_in_project(&self.store, &access.target.within, origin).await?),
         };
-        self.find_own_past(other.as_ref().unwrap_or(branch), to.version.as_ref(), to.moment).await.map(Some)
+        self.moments
+            .find_own_past(other.as_ref().unwrap_or(branch), to.version.as_ref(), to.moment)
+            .await
+            .map(Some)
     }
 
     async fn reset_source(
@@ -199,7 +202,7 @@ impl App {
     ///
     /// # Errors
     /// `project_not_found`, `branch_not_found`
-    pub async fn branch_versions(&self, access: &Access<InBranch>) -> Result<Vec<BranchVersion>> {
+    pub async fn versions(&self, access: &Access<InBranch>) -> Result<Vec<BranchVersion>> {
         let branch = find_branch(&self.store, access).await?;
         Ok(self.store.branch_versions(&branch.id).await?)
     }

@@ -9,7 +9,7 @@ use coppice_core::instance_type::InstanceType;
 use coppice_core::parameter::{check_parameters, fitted, merge};
 use coppice_core::{Error, ErrorCode, Result};
 
-use crate::App;
+use super::Branches;
 use crate::configuration::{instance_type, server};
 
 /// What an instance type is called that is none of the list; to name it changes
@@ -43,7 +43,7 @@ pub(super) struct NewSpec {
     pub(super) meanwhile: BranchState,
 }
 
-impl App {
+impl Branches {
     /// What a branch is made of after a change. A parameter at its default is no
     /// choice any more.
     ///
@@ -170,7 +170,7 @@ impl App {
 
     /// Refuses more storage than a branch may have.
     pub(super) fn check_storage(&self, field: &str, gib: u32) -> Result<()> {
-        match self.config.limits.storage_gib_max {
+        match self.limits.storage_gib_max {
             max if max != 0 && gib > max => {
                 Err(Error::invalid_field(field, format_args!("at most {max} GiB")))
             }

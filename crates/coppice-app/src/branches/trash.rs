@@ -9,7 +9,8 @@ use coppice_core::target::{InBranch, InProject, InTrash};
 use coppice_core::{BranchId, Error, OrganizationId, Result, VolumeId};
 use coppice_store::{Doomed, StoreError};
 
-use super::name_taken;
+use super::{Branches, name_taken};
+use crate::Access;
 use crate::idempotency::{branch_of_call, note_effect_in_tx};
 use crate::metering::known_bytes;
 use crate::projects::protected;
@@ -17,12 +18,11 @@ use crate::rows::{
     find_in_project, find_project, lock_enabled_organization_in_tx, lock_organization_in_tx,
     lock_project_in_tx,
 };
-use crate::{Access, App};
 
 /// What woke a branch that was brought back.
 const BROUGHT_BACK: &str = "a request to the API, from the trash";
 
-impl App {
+impl Branches {
     /// Deletes a branch: it is gone for everybody at once, and waits in the
     /// trash. With `purge`, and when it never came up, its data is removed in
     /// the background.
@@ -30,7 +30,7 @@ impl App {
     /// # Errors
     /// `project_not_found`, `branch_not_found`, `branch_protected`
     #[tracing::instrument(level = "debug", skip_all)]
-    pub async fn delete_branch(&self, access: &Access<InBranch>, purge: bool) -> Result<()> {
+    pub async fn delete(&self, access: &Access<InBranch>, purge: bool) -> Result<()> {
         let id = &access.target.branch;
         let is_allowed = |branch: &Branch| match branch.is_protected {
             true => Err(protected(&format!("branch {}", branch.name), "it")),
@@ -51,9 +51,9 @@ impl App {
         is_due: impl FnOnce(&Branch) -> Result<bool> + Send,
     ) -> Result<bool> {
         let InBranch { within, branch: id } = place;
-        let (organization, keep) = (&within.organization, self.config.trash_keep);
+        let (organization, keep) = (&within.organization, self.trash_keep);
         // What was used until now belongs to the time that ends now.
-        self.note_uses().await;
+        self.sleep.note_uses().await;
         let mut tx = self.store.begin().await?;
         lock_organization_in_tx(&self.store, &mut tx, organization).await?;
         let project = lock_project_in_tx(&self.store, &mut tx, within).await?;
@@ -67,7 +67,7 @@ impl App {
             && !keep.is_zero()
             && self.store.branch_trash_in_tx(&mut tx, &project.id, id, keep).await?;
         let mut changed = if is_kept {
-            self.store.trash_trim_in_tx(&mut tx, organization, self.config.limits.branches_max).await?
+            self.store.trash_trim_in_tx(&mut tx, organization, self.limits.branches_max).await?
         } else {
             let doomed = Doomed::Branch(id);
             self.store.branch_delete_in_tx(&mut tx, &project.id, doomed, "branch deleted").await?;
@@ -110,7 +110,7 @@ impl App {
     /// # Errors
     /// `project_not_found`, `branch_not_found`, `branch_name_taken`,
     /// `branch_limit_reached`, `organization_disabled`, `budget_reached`
-    pub async fn undelete_branch(&self, access: &Access<InTrash>, name: Option<&str>) -> Result<Branch> {
+    pub async fn undelete(&self, access: &Access<InTrash>, name: Option<&str>) -> Result<Branch> {
         let InTrash { within, branch: id } = &access.target;
         if branch_of_call().is_some() {
             return find_in_project(&self.store, within, id).await;
@@ -142,22 +142,22 @@ impl App {
     /// # Errors
     /// `project_not_found`
     pub async fn empty_trash(&self, access: &Access<InProject>) -> Result<()> {
-        self.purge(&access.target, Doomed::Trash).await.map(drop)
+        self.purge_doomed(&access.target, Doomed::Trash).await.map(drop)
     }
 
     /// Removes one branch in the trash for good.
     ///
     /// # Errors
     /// `project_not_found`, `branch_not_found`
-    pub async fn purge_branch(&self, access: &Access<InTrash>) -> Result<()> {
+    pub async fn purge(&self, access: &Access<InTrash>) -> Result<()> {
         let InTrash { within, branch: id } = &access.target;
-        match self.purge(within, Doomed::Trashed(id)).await?.is_empty() {
+        match self.purge_doomed(within, Doomed::Trashed(id)).await?.is_empty() {
             true => Err(Error::branch_not_found(id)),
             false => Ok(()),
         }
     }
 
-    async fn purge(&self, place: &InProject, doomed: Doomed<'_>) -> Result<Vec<BranchId>> {
+    async fn purge_doomed(&self, place: &InProject, doomed: Doomed<'_>) -> Result<Vec<BranchId>> {
         let mut tx = self.store.begin().await?;
         lock_organization_in_tx(&self.store, &mut tx, &place.organization).await?;
         let project = lock_project_in_tx(&self.store, &mut tx, place).await?;
@@ -175,7 +175,7 @@ impl App {
     pub async fn look_at_trash(&self) -> Result<()> {
         self.store.branch_tell_expiring().await?;
         self.put_expired_away().await?;
-        let host = &self.config.host;
+        let host = &self.host;
         let mut purged = self.store.trash_purge_due().await?;
         let mut makes_room = None;
         if purged.is_empty() && self.is_short_of_room().await? {

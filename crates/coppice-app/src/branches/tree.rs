@@ -8,8 +8,9 @@ use coppice_core::Result;
 use coppice_core::branch::Branch;
 use coppice_core::target::InProject;
 
+use super::Branches;
 use crate::metering::known_bytes;
-use crate::{Access, Activity, App};
+use crate::{Access, Activity};
 
 /// A branch among the others of its project.
 #[derive(Clone, Debug)]
@@ -24,19 +25,19 @@ pub struct BranchInTree {
     pub shared_bytes: Option<u64>,
 }
 
-impl App {
+impl Branches {
     /// The branches of a project that the caller may see, oldest first.
     ///
     /// # Errors
     /// `project_not_found`
-    pub async fn project_tree(&self, access: &Access<InProject>) -> Result<Vec<BranchInTree>> {
-        let branches = self.list_branches(access).await?;
+    pub async fn tree(&self, access: &Access<InProject>) -> Result<Vec<BranchInTree>> {
+        let branches = self.list(access).await?;
         let mut newest: HashMap<_, _> =
             self.store.awake_newest(&access.target.project).await?.into_iter().collect();
         let mut tree = Vec::with_capacity(branches.len());
         for branch in branches {
             let periods = newest.remove(&branch.id).into_iter().collect();
-            let activity = self.known_activity(&branch, periods).await;
+            let activity = self.sleep.known_activity(&branch, periods).await;
             let known = known_bytes(&self.engine, &branch.volume);
             let disk_bytes = known.map(|bytes| bytes.total);
             let shared_bytes = known.and_then(|bytes| bytes.shared);

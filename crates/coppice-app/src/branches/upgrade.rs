@@ -7,11 +7,11 @@ use coppice_core::target::InBranch;
 use coppice_core::{Error, Result, VolumeId};
 use coppice_store::{NewVolume, Replacement};
 
-use super::busy;
 use super::spec::invalid_image;
+use super::{Branches, busy};
+use crate::Access;
 use crate::idempotency::{branch_of_call, note_effect_in_tx};
 use crate::rows::{find_in_project, lock_enabled_organization_in_tx, lock_project_in_tx};
-use crate::{Access, App};
 
 /// The major version that a branch shall have.
 #[derive(Clone, Debug)]
@@ -22,7 +22,7 @@ pub struct UpgradeTo {
     pub is_trial: bool,
 }
 
-impl App {
+impl Branches {
     /// Begins to give a branch a later major version, or to try that. It is tried on a
     /// copy first while the branch serves; then clients wait until it is done. Id, URL,
     /// password and data stay, and what it was is kept as a version. Returns at once.
@@ -32,7 +32,7 @@ impl App {
     /// `invalid_postgres_parameter`, `invalid_preload_library`, `organization_disabled`,
     /// `budget_reached`
     #[tracing::instrument(level = "debug", skip_all)]
-    pub async fn upgrade_branch(&self, access: &Access<InBranch>, to: &UpgradeTo) -> Result<Branch> {
+    pub async fn upgrade(&self, access: &Access<InBranch>, to: &UpgradeTo) -> Result<Branch> {
         let InBranch { within, branch: id } = &access.target;
         if branch_of_call().is_some() {
             return find_in_project(&self.store, within, id).await;
@@ -51,7 +51,7 @@ impl App {
         let volume = VolumeId::generate(Utc::now());
         let new = NewVolume {
             id: &volume,
-            host: &self.config.host,
+            host: &self.host,
             branch: id,
             source: Some(&current.volume),
             moment: None,
@@ -64,7 +64,7 @@ impl App {
             meanwhile: BranchState::Upgrading,
             is_trial: to.is_trial,
             storage_gib: current.spec.storage_gib,
-            keep: self.config.trash_keep,
+            keep: self.trash_keep,
         };
         if !self.store.branch_plan_replacement_in_tx(&mut tx, &current, &new, &why).await? {
             return Err(busy(id));

@@ -124,7 +124,7 @@ impl std::fmt::Debug for RepositoryToken {
 
 /// GitHub, as the App sees it.
 #[derive(Debug)]
-pub(crate) struct Github {
+pub(crate) struct GithubApi {
     pub(super) config: GithubConfig,
     client: OnceCell<Client>,
     /// The issuer of the tokens of jobs.
@@ -154,7 +154,7 @@ impl Answer {
     }
 }
 
-impl Github {
+impl GithubApi {
     /// It is not asked before something is to be known of it.
     pub(crate) fn new(config: GithubConfig) -> Self {
         let jobs = TokenSigner::new(config.jobs_issuer.clone());

@@ -7,8 +7,8 @@ use coppice_store::ReachedRepository;
 use reqwest::Method;
 use serde::Deserialize;
 
-use super::api::{Asked, Github, GithubError, RepositoryToken};
-use crate::App;
+use super::Github;
+use super::api::{Asked, GithubApi, GithubError, RepositoryToken};
 
 /// Pull requests of an answer. Each may bring long texts.
 const PAGE: usize = 50;
@@ -52,7 +52,7 @@ impl From<PullTold> for Pull {
     }
 }
 
-impl Github {
+impl GithubApi {
     /// A pull request as it is now, none when there is no such one any more; and a token for its repository.
     pub(super) async fn pull(
         &self,
@@ -95,11 +95,11 @@ impl Github {
     }
 }
 
-impl App {
+impl Github {
     /// Asks GitHub about what nobody asked about for an hour, since the process `started`, or since a delivery
     /// said that it may be otherwise.
-    pub(crate) async fn compare_with_github(&self, started: DateTime<Utc>) -> Result<()> {
-        let github = self.github()?;
+    pub(crate) async fn compare(&self, started: DateTime<Utc>) -> Result<()> {
+        let github = self.api()?;
         for installation in self.store.github_installations_due(started).await? {
             match github.has_installation(installation).await {
                 Ok(true) => {}
@@ -118,7 +118,7 @@ impl App {
         Ok(())
     }
 
-    async fn compare_repository(&self, github: &Github, reached: &ReachedRepository) -> Asked<()> {
+    async fn compare_repository(&self, github: &GithubApi, reached: &ReachedRepository) -> Asked<()> {
         let ReachedRepository { mapping, installation, .. } = reached;
         let failed = |error: coppice_store::StoreError| GithubError::Away(format!("metastore: {error}"));
         // What is kept says nothing of what is in reach now.
@@ -149,7 +149,7 @@ impl App {
     }
 
     /// Forgets deliveries that nobody sends again, and what jobs had.
-    pub(crate) async fn forget_github_past(&self) -> Result<()> {
+    pub(crate) async fn forget_past(&self) -> Result<()> {
         self.store.github_job_purge().await?;
         Ok(self.store.github_delivery_purge().await?)
     }

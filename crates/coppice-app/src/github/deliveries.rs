@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 use zeroize::Zeroizing;
 
-use crate::App;
+use super::Github;
 use crate::signed::is_signed_by;
 
 /// Longest id of a delivery.
@@ -55,14 +55,14 @@ struct RepositoryTold {
     repository: Numbered,
 }
 
-impl App {
+impl Github {
     /// Takes a delivery of GitHub's: what follows from it is written down when this returns, and done later. One
     /// that came before changes nothing.
     ///
     /// # Errors
     /// `invalid_signature`, `invalid_json`, `missing_parameter`
-    pub async fn take_github_delivery(&self, delivery: &GithubDelivery<'_>) -> Result<()> {
-        let secrets = self.github.as_deref().map(|github| github.config.webhook_secrets.as_slice());
+    pub async fn take_delivery(&self, delivery: &GithubDelivery<'_>) -> Result<()> {
+        let secrets = self.api.as_deref().map(|github| github.config.webhook_secrets.as_slice());
         if !is_signed(delivery, secrets.unwrap_or_default()) {
             return Err(Error::invalid(ErrorCode::InvalidSignature, "invalid signature"));
         }

@@ -17,8 +17,8 @@ use coppice_oauth::{ErrorCode, OAuthError};
 use coppice_store::{AuditEnd, NewApiKey, NewAuditLine, PullKey, ReachedRepository, StoreError};
 use serde::{Deserialize, Serialize};
 
-use super::api::Github;
-use crate::App;
+use super::Github;
+use super::api::GithubApi;
 use crate::identity::{IdentityError, IdentityResult};
 use crate::outside::Unproven;
 use crate::rows::lock_enabled_organization_in_tx;
@@ -127,7 +127,7 @@ impl Job {
     }
 }
 
-impl App {
+impl Github {
     /// Whether a request for a token is one of a job.
     pub fn is_of_job(params: &Params) -> bool {
         params.get("grant_type") == Some(TOKEN_EXCHANGE)
@@ -143,17 +143,17 @@ impl App {
         params: &Params,
         origin: &RequestOrigin,
     ) -> IdentityResult<JobKey> {
-        let Some(github) = self.github.as_deref() else {
+        let Some(github) = self.api.as_deref() else {
             let description = "this platform has no GitHub App";
             return Err(OAuthError::new(ErrorCode::UnsupportedGrantType, description).into());
         };
-        let token = shown(params, &self.config.public_url)?;
+        let token = shown(params, &self.public_url)?;
         let role = wanted_role(params)?;
         let claims: Claims =
-            github.jobs.claims(&token, &self.config.public_url).await.map_err(|unproven| match unproven {
+            github.jobs.claims(&token, &self.public_url).await.map_err(|unproven| match unproven {
                 Unproven::Token(why) => IdentityError::from(OAuthError::invalid_request(format!(
                     "subject_token proves nothing to {}: {why}",
-                    self.config.public_url
+                    self.public_url
                 ))),
                 Unproven::Issuer(error) => Error::unavailable(error).into(),
             })?;
@@ -162,7 +162,7 @@ impl App {
         self.audited_key(&job, &preview, role, origin).await
     }
 
-    async fn preview_of_job(&self, github: &Github, job: &Job) -> IdentityResult<Preview> {
+    async fn preview_of_job(&self, github: &GithubApi, job: &Job) -> IdentityResult<Preview> {
         let Some(of) = self.store.github_reached_repository(job.repository).await? else {
             return Err(denied(format!("no project is mapped to repository {}", job.repository)).into());
         };
@@ -260,7 +260,7 @@ impl App {
             Error::Forbidden { .. } => IdentityError::from(denied(error.to_string())),
             _ => error.into(),
         })?;
-        let max = self.config.limits.api_keys_max;
+        let max = self.job_keys_max;
         if self.store.github_job_keys_in_tx(&mut tx, organization).await? >= max {
             return Err(denied(format!("jobs of this organization hold {max} keys already")).into());
         }

@@ -10,8 +10,9 @@ use reqwest::Method;
 use serde::Deserialize;
 use zeroize::Zeroizing;
 
-use super::api::{Asked, Asker, Github, GithubError};
-use crate::{Access, App};
+use super::Github;
+use super::api::{Asked, Asker, GithubApi, GithubError};
+use crate::Access;
 
 /// Repositories of an answer, the most that GitHub gives.
 const PAGE: usize = 100;
@@ -49,7 +50,7 @@ struct Permissions {
     admin: bool,
 }
 
-impl Github {
+impl GithubApi {
     /// Repositories of an installation that the person administers whom GitHub gave this code. Others are
     /// shown the installation as well: all who can read one of them.
     async fn administered(&self, installation: i64, code: &str) -> Asked<Vec<i64>> {
@@ -88,9 +89,9 @@ impl Github {
     }
 }
 
-impl App {
+impl Github {
     /// Installations that the organization has linked.
-    pub async fn list_github_installations(&self, access: &Access) -> Result<Vec<GithubInstallation>> {
+    pub async fn installations(&self, access: &Access) -> Result<Vec<GithubInstallation>> {
         Ok(self.store.github_installations(&access.organization.id).await?)
     }
 
@@ -98,11 +99,7 @@ impl App {
     ///
     /// # Errors
     /// `github_not_configured`, `installation_not_yours`, `installation_taken`
-    pub async fn link_github_installation(
-        &self,
-        access: &Access,
-        asked: &LinkRequest,
-    ) -> Result<GithubInstallation> {
+    pub async fn link(&self, access: &Access, asked: &LinkRequest) -> Result<GithubInstallation> {
         let theirs = self.administered(asked).await?;
         let (id, organization) = (GithubInstallationId::generate(Utc::now()), &access.organization.id);
         let linked =
@@ -113,8 +110,8 @@ impl App {
     /// Has a link lead to another installation, of whoever shows a code for that.
     ///
     /// # Errors
-    /// As [`App::link_github_installation`], and `installation_not_found`.
-    pub async fn relink_github_installation(
+    /// As [`Github::link`], and `installation_not_found`.
+    pub async fn relink(
         &self,
         access: &Access<OnGithubInstallation>,
         asked: &LinkRequest,
@@ -136,7 +133,7 @@ impl App {
 
     /// Repositories of the installation that are the caller's to map; at least one.
     async fn administered(&self, asked: &LinkRequest) -> Result<Vec<i64>> {
-        let github = self.github()?;
+        let github = self.api()?;
         let theirs = match &asked.code {
             Some(code) => github.administered(asked.installation, code).await?,
             None => vec![],

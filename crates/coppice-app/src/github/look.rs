@@ -17,9 +17,9 @@ use reqwest::Method;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::api::{Asked, Github, GithubError, RepositoryToken};
+use super::Github;
+use super::api::{Asked, GithubApi, GithubError, RepositoryToken};
 use super::words::{News, Words};
-use crate::App;
 use crate::branches::{BranchOrigin, MadeFor, NewBranchRequest, SpecChange};
 use crate::rows::find_in_project;
 
@@ -76,7 +76,7 @@ impl From<coppice_store::StoreError> for Failed {
 
 /// A pull request with what is needed to do something about it.
 pub(super) struct Look<'a> {
-    github: &'a Github,
+    github: &'a GithubApi,
     pub(super) token: RepositoryToken,
     reached: &'a ReachedRepository,
     pub(super) claimed: &'a ClaimedPull,
@@ -99,7 +99,7 @@ struct Run {
     external_id: Option<String>,
 }
 
-impl App {
+impl Github {
     /// Has those pull requests looked at that a process began to look at which is gone.
     pub(crate) async fn take_over_looks(&self) -> Result<()> {
         Ok(self.store.github_pulls_hasten().await?)
@@ -138,7 +138,7 @@ impl App {
 
     /// `told` is what GitHub was told, also when something fails afterwards.
     async fn do_what_is_needed(&self, claimed: &ClaimedPull, told: &mut Told) -> Result<AfterLook, Failed> {
-        let github = self.github()?;
+        let github = self.api()?;
         let reached = self.store.github_reached(&claimed.key.mapping).await?;
         let Some(reached) = reached else { return Ok(AfterLook::Forget) };
         let (token, pull) = github.pull(&reached, claimed.key.number).await?;
@@ -212,7 +212,7 @@ impl App {
                 moment: None,
             },
         };
-        self.make_branch(&place, None, &new, Some(MadeFor::Pull(&claimed.key))).await
+        self.branches.make(&place, None, &new, Some(MadeFor::Pull(&claimed.key))).await
     }
 
     async fn have_none(&self, look: &Look<'_>, told: &mut Told) -> Result<AfterLook, Failed> {
@@ -223,7 +223,7 @@ impl App {
             project: reached.mapping.project.clone(),
         };
         let place = InBranch { within, branch: branch.clone() };
-        self.put_away(&place, false, |branch| Ok(!branch.is_protected)).await?;
+        self.branches.put_away(&place, false, |branch| Ok(!branch.is_protected)).await?;
         failpoint!("github.deleted");
         let InProject { organization, project } = &place.within;
         let is_kept = self.store.branch_find_in(organization, project, branch).await?.is_some();
@@ -235,7 +235,7 @@ impl App {
 
     /// Where people look at a branch, or else at the project's.
     fn place_of(&self, reached: &ReachedRepository, branch: Option<&BranchId>) -> String {
-        let (site, organization) = (&self.config.public_url, &reached.organization);
+        let (site, organization) = (&self.public_url, &reached.organization);
         let project = &reached.mapping.project;
         let branches = format!("{site}/console/orgs/{organization}/projects/{project}/branches");
         match branch {

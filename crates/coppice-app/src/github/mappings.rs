@@ -6,8 +6,9 @@ use coppice_core::target::InBranch;
 use coppice_core::{Error, ErrorCode, GithubInstallationId, GithubRepositoryId, Result};
 use coppice_store::{MappingNote, StoreError};
 
+use super::Github;
+use crate::Access;
 use crate::rows::find_branch;
-use crate::{Access, App};
 
 /// A repository that a project is to be mapped to.
 #[derive(Clone, Copy, Debug)]
@@ -20,12 +21,12 @@ pub struct MappingRequest {
     pub takes_forks: Option<bool>,
 }
 
-impl App {
+impl Github {
     /// The mapping of the project, whichever branch the path names.
     ///
     /// # Errors
     /// `project_not_found`, `branch_not_found`
-    pub async fn get_github_mapping(&self, access: &Access<InBranch>) -> Result<Option<GithubRepository>> {
+    pub async fn mapping(&self, access: &Access<InBranch>) -> Result<Option<GithubRepository>> {
         find_branch(&self.store, access).await?;
         let place = &access.target.within;
         Ok(self.store.github_repository_of(&place.organization, &place.project).await?)
@@ -36,7 +37,7 @@ impl App {
     /// # Errors
     /// `github_not_configured`, `project_not_found`, `branch_not_found`, `invalid_field`,
     /// `mapping_exists`, `repository_taken`
-    pub async fn create_github_mapping(
+    pub async fn create_mapping(
         &self,
         access: &Access<InBranch>,
         asked: &MappingRequest,
@@ -56,9 +57,9 @@ impl App {
     /// Changes the mapping of the project: its repository, and the branch of the path as its root.
     ///
     /// # Errors
-    /// As [`App::create_github_mapping`], `mapping_not_found`, and `branch_access_denied` where a key is not for
+    /// As [`Github::create_mapping`], `mapping_not_found`, and `branch_access_denied` where a key is not for
     /// the root that there is.
-    pub async fn update_github_mapping(
+    pub async fn update_mapping(
         &self,
         access: &Access<InBranch>,
         asked: &MappingRequest,
@@ -76,7 +77,7 @@ impl App {
     ///
     /// # Errors
     /// `project_not_found`, `branch_not_found`, `mapping_not_found`, `branch_access_denied`
-    pub async fn delete_github_mapping(&self, access: &Access<InBranch>) -> Result<()> {
+    pub async fn delete_mapping(&self, access: &Access<InBranch>) -> Result<()> {
         find_branch(&self.store, access).await?;
         self.check_mapping(access).await?;
         match self.store.github_repository_delete(&access.target.within.project).await? {
@@ -100,7 +101,7 @@ impl App {
         access: &Access<InBranch>,
         repository: i64,
     ) -> Result<GithubInstallationId> {
-        let github = self.github()?;
+        let github = self.api()?;
         let linked = self.store.github_installations(&access.organization.id).await?;
         for linked in linked.into_iter().filter(|linked| linked.administered.contains(&repository)) {
             match github.token_for(linked.installation, repository).await {

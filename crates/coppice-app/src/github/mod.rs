@@ -23,7 +23,7 @@ mod redelivery;
 mod token;
 mod words;
 
-pub(crate) use api::Github;
+use api::GithubApi;
 pub use config::{AppKey, GithubConfig};
 pub use deliveries::GithubDelivery;
 pub use jobs::JobKey;
@@ -31,17 +31,52 @@ pub use links::LinkRequest;
 pub use mappings::MappingRequest;
 pub(crate) use redelivery::Redelivery;
 
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
 use coppice_core::{Error, ErrorCode, Result};
+use coppice_store::Store;
 
-use crate::App;
+use crate::AppConfig;
+use crate::audit::Audit;
+use crate::branches::Branches;
+use crate::secrets::MasterKey;
 
-impl App {
+/// Pull requests with branches of their own.
+#[derive(Clone)]
+pub struct Github {
+    store: Store,
+    key: Arc<MasterKey>,
+    audit: Audit,
+    branches: Branches,
+    /// Who is asked, if there is a GitHub App.
+    api: Option<Arc<GithubApi>>,
+    /// See [`crate::AppConfig::public_url`].
+    public_url: String,
+    /// Most keys that jobs of an organization may hold.
+    job_keys_max: u32,
+    /// Whether everything is there that clients may expect.
+    is_set_up: Arc<AtomicBool>,
+}
+
+impl Github {
+    pub(crate) fn new(
+        (store, key): (Store, Arc<MasterKey>),
+        (audit, branches): (Audit, Branches),
+        is_set_up: Arc<AtomicBool>,
+        config: &AppConfig,
+    ) -> Self {
+        let api = config.github.clone().map(|config| Arc::new(GithubApi::new(config)));
+        let (public_url, job_keys_max) = (config.public_url.clone(), config.limits.api_keys_max);
+        Self { store, key, audit, branches, api, public_url, job_keys_max, is_set_up }
+    }
+
     /// What GitHub is asked by.
     ///
     /// # Errors
     /// `github_not_configured`
-    fn github(&self) -> Result<&Github> {
-        self.github.as_deref().ok_or_else(|| {
+    fn api(&self) -> Result<&GithubApi> {
+        self.api.as_deref().ok_or_else(|| {
             Error::invalid(
                 ErrorCode::GithubNotConfigured,
                 "this platform has no GitHub App: its operator can set one up",
@@ -50,15 +85,15 @@ impl App {
     }
 
     /// Whether this platform has a GitHub App.
-    pub fn has_github(&self) -> bool {
-        self.github.is_some()
+    pub fn is_there(&self) -> bool {
+        self.api.is_some()
     }
 
     /// Where people install this platform's GitHub App.
     ///
     /// # Errors
     /// `github_not_configured`; `service_unavailable` while GitHub does not say it.
-    pub async fn github_install_page(&self) -> Result<String> {
-        Ok(self.github()?.install_page().await?)
+    pub async fn install_page(&self) -> Result<String> {
+        Ok(self.api()?.install_page().await?)
     }
 }

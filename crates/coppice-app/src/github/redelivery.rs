@@ -10,8 +10,8 @@ use parking_lot::Mutex;
 use reqwest::Method;
 use serde::Deserialize;
 
-use super::api::{Asked, Asker, Github, GithubError};
-use crate::App;
+use super::Github;
+use super::api::{Asked, Asker, GithubApi, GithubError};
 
 /// How often GitHub is asked which deliveries failed, and how soon again when it does not say.
 const PERIOD: Duration = Duration::from_secs(3600);
@@ -46,7 +46,7 @@ struct Attempt {
     status_code: i64,
 }
 
-impl Github {
+impl GithubApi {
     /// Attempts of the last days, the latest first.
     async fn attempts(&self, app: &str, since: DateTime<Utc>) -> Asked<Vec<Attempt>> {
         let (mut found, mut cursor) = (vec![], String::new());
@@ -97,7 +97,7 @@ fn failed(attempts: &[Attempt]) -> Vec<i64> {
     last.into_iter().map(|attempt| attempt.id).collect()
 }
 
-impl App {
+impl Github {
     /// Has GitHub send again what failed, after the start and every hour; to be called every few seconds.
     pub(crate) async fn ask_for_failed_deliveries(&self, redelivery: &Redelivery) -> Result<()> {
         let is_due = redelivery.next.lock().is_none_or(|next| next <= Instant::now());
@@ -106,7 +106,7 @@ impl App {
             return Ok(());
         }
         *redelivery.next.lock() = Some(Instant::now() + AFTER_FAILURE);
-        let count = self.github()?.send_failed_again(Utc::now()).await.map_err(Error::from)?;
+        let count = self.api()?.send_failed_again(Utc::now()).await.map_err(Error::from)?;
         *redelivery.next.lock() = Some(Instant::now() + PERIOD);
         if count > 0 {
             tracing::info!("GitHub was asked to send {count} deliveries again that had failed");

@@ -6,7 +6,7 @@ use serde::Deserialize;
 use serde_json::json;
 use zeroize::Zeroizing;
 
-use super::api::{Asked, Asker, Github, GithubError, RepositoryToken};
+use super::api::{Asked, Asker, GithubApi, GithubError, RepositoryToken};
 
 /// A token is not used any more when it is this near to its end.
 const SPARE: TimeDelta = TimeDelta::minutes(5);
@@ -35,7 +35,7 @@ struct Seen {
     suspended_at: Option<DateTime<Utc>>,
 }
 
-impl Github {
+impl GithubApi {
     /// A token for a repository that an installation reaches.
     ///
     /// # Errors

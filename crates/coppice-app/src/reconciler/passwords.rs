@@ -17,7 +17,7 @@ use coppice_store::{BranchWork, StoreError};
 use super::Reconciler;
 use super::attempt::{StepError, pause};
 use crate::kept_roles::seal_roles;
-use crate::rotation::seal_verifier;
+use crate::kept_roles::seal_verifier;
 
 impl Reconciler {
     /// Tells the server of a branch that nobody was let into yet the password

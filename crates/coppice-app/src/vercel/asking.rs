@@ -8,8 +8,8 @@ use reqwest::{Method, RequestBuilder, Url};
 use serde_json::Value;
 use zeroize::Zeroizing;
 
+use super::Vercel;
 use super::VercelConfig;
-use crate::App;
 use crate::asking::{self, Reply};
 
 /// How long Vercel may take to answer.
@@ -18,20 +18,20 @@ const CONNECT_PATIENCE: Duration = Duration::from_secs(5);
 /// Longest answer that is read.
 const ANSWER_LIMIT_BYTES: usize = 1 << 20;
 
-impl App {
+impl Vercel {
     /// Asks Vercel about an installation, at a path below it. None when the installation is not known, or there is
     /// no integration any more.
     ///
     /// # Errors
     /// `unavailable` while Vercel does not answer. What it refuses is an answer.
-    pub(super) async fn ask_vercel(
+    pub(super) async fn ask(
         &self,
         installation: &VercelInstallationId,
         (method, below): (Method, &str),
         body: Option<&Value>,
     ) -> Result<Option<Reply>> {
         let (Some(vercel), Some(sealed)) =
-            (&self.vercel, self.store.vercel_installation_token(installation).await?)
+            (&self.api, self.store.vercel_installation_token(installation).await?)
         else {
             return Ok(None);
         };

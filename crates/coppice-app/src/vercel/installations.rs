@@ -13,8 +13,8 @@ use coppice_store::{NewAuditLine, StoreError, VercelNote};
 use serde_json::{Value, json};
 use zeroize::Zeroizing;
 
+use super::Vercel;
 use super::{VercelCaller, refused};
-use crate::App;
 
 /// Most characters of the name of an organization.
 const NAME_LENGTH_MAX: usize = 128;
@@ -36,29 +36,28 @@ pub struct VercelTerms {
     pub account: Value,
 }
 
-impl App {
+impl Vercel {
     /// Makes an installation, with an organization of its own, or writes down
     /// what Vercel says of it now. Can be repeated.
     ///
     /// # Errors
     /// `invalid_token`, `installation_ending`
-    pub async fn upsert_vercel_installation(
+    pub async fn upsert_installation(
         &self,
         caller: &VercelCaller,
         terms: &VercelTerms,
         origin: &RequestOrigin,
     ) -> Result<()> {
-        let known = self.vercel_installation_of(caller).await?;
+        let known = self.installation_of(caller).await?;
         let organization =
             known.map_or_else(|| OrganizationId::generate(Utc::now()), |known| known.organization);
-        let line =
-            self.begin_vercel_audit(caller, (&organization, None), "upsertInstallation", origin).await?;
-        let outcome = self.write_vercel_installation(caller, &organization, terms).await;
+        let line = self.begin_audit(caller, (&organization, None), "upsertInstallation", origin).await?;
+        let outcome = self.write_installation(caller, &organization, terms).await;
         self.audit.end_with(&line, &outcome).await;
         outcome
     }
 
-    async fn write_vercel_installation(
+    async fn write_installation(
         &self,
         caller: &VercelCaller,
         organization: &OrganizationId,
@@ -73,7 +72,7 @@ impl App {
             accepted_policies: &json!(terms.accepted_policies),
             account: &terms.account,
         };
-        if self.vercel_installation_of(caller).await?.is_none() {
+        if self.installation_of(caller).await?.is_none() {
             let mut tx = self.store.begin().await?;
             let name = organization_name(terms.name.as_deref());
             self.store.organization_insert_in_tx(&mut tx, organization, &name, None).await?;
@@ -89,7 +88,7 @@ impl App {
                 }
                 Err(error) => return Err(error.into()),
             }
-            self.vercel_installation_of(caller).await?;
+            self.installation_of(caller).await?;
         }
         match self.store.vercel_installation_update(id, note).await? {
             true => Ok(()),
@@ -105,16 +104,15 @@ impl App {
     ///
     /// # Errors
     /// `invalid_token`
-    pub async fn end_vercel_installation(
+    pub async fn end_installation(
         &self,
         caller: &VercelCaller,
         is_cascading: bool,
         origin: &RequestOrigin,
     ) -> Result<()> {
-        let Some(known) = self.vercel_installation_of(caller).await? else { return Ok(()) };
-        let line = self
-            .begin_vercel_audit(caller, (&known.organization, None), "deleteInstallation", origin)
-            .await?;
+        let Some(known) = self.installation_of(caller).await? else { return Ok(()) };
+        let line =
+            self.begin_audit(caller, (&known.organization, None), "deleteInstallation", origin).await?;
         let ended = self.store.vercel_installation_end(&known.id, is_cascading).await;
         let outcome = ended.map_err(Error::from);
         self.audit.end_with(&line, &outcome).await;
@@ -126,10 +124,7 @@ impl App {
     ///
     /// # Errors
     /// `invalid_token` when it is another account's.
-    pub(super) async fn vercel_installation_of(
-        &self,
-        caller: &VercelCaller,
-    ) -> Result<Option<VercelInstallation>> {
+    pub(super) async fn installation_of(&self, caller: &VercelCaller) -> Result<Option<VercelInstallation>> {
         let known = self.store.vercel_installation(&caller.installation).await?;
         match &known {
             Some(known) if known.account != caller.account => {
@@ -139,7 +134,7 @@ impl App {
         }
     }
 
-    pub(super) async fn begin_vercel_audit(
+    pub(super) async fn begin_audit(
         &self,
         caller: &VercelCaller,
         (organization, project): (&OrganizationId, Option<&ProjectId>),
@@ -166,22 +161,22 @@ impl App {
     }
 
     /// Finishes what was deleted; one that can't be keeps no other from it.
-    pub(crate) async fn finish_vercel_endings(&self) -> Result<()> {
+    pub(crate) async fn finish_endings(&self) -> Result<()> {
         let mut done = Ok(());
         for ending in self.store.vercel_installations_ending().await? {
-            done = self.finish_vercel_ending(&ending).await.and(done);
+            done = self.finish_ending(&ending).await.and(done);
         }
         done
     }
 
     /// An organization without projects goes with its installation; another
     /// one stays, with those projects.
-    async fn finish_vercel_ending(&self, ending: &VercelInstallation) -> Result<()> {
+    async fn finish_ending(&self, ending: &VercelInstallation) -> Result<()> {
         let organization = &ending.organization;
         if ending.is_cascading {
             self.delete_projects_of(ending).await?;
         }
-        self.finalize_at_vercel(ending).await?;
+        self.finalize(ending).await?;
         failpoint!("vercel.finalized");
         let mut tx = self.store.begin().await?;
         self.store.organization_lock_in_tx(&mut tx, organization).await?;

@@ -11,6 +11,7 @@
 //! the managed role (`logins.rs` of the crate). What changes here, Vercel is told (`news.rs`).
 
 mod asking;
+pub(crate) mod databases;
 mod installations;
 mod news;
 mod people;
@@ -19,20 +20,31 @@ mod token;
 mod transfers;
 mod webhook;
 
+use std::sync::Arc;
+
 use coppice_core::access::CredentialId;
-use coppice_core::{Error, ErrorCode, Result, VercelInstallationId};
+use coppice_core::limits::OrganizationLimits;
+use coppice_core::{Error, ErrorCode, RegionId, Result, VercelInstallationId};
+use coppice_store::Store;
 use reqwest::Url;
 use zeroize::Zeroizing;
 
-use crate::App;
+use crate::AppConfig;
+use crate::audit::Audit;
+use crate::branches::Branches;
+use crate::credentials::BranchCredentials;
+use crate::idempotency::Calls;
+use crate::identity::Identity;
+use crate::offers::Offers;
+use crate::projects::Projects;
+use crate::reconciler::Reconciler;
+use crate::secrets::MasterKey;
 
+pub use databases::{ResourceRequest, ResourceSecrets, ResourceSeen, ResourceStatus, ResourceTold};
 pub use installations::VercelTerms;
 pub use people::VercelArrival;
-pub(crate) use resources::NewDatabase;
-pub use resources::{
-    ResourceChange, ResourceRequest, ResourceSecrets, ResourceSeen, ResourceStatus, ResourceTold,
-};
-pub(crate) use token::Vercel;
+pub use resources::ResourceChange;
+use token::VercelApi;
 pub use webhook::VercelDelivery;
 
 /// Our integration as its operator set it up.
@@ -81,14 +93,69 @@ impl VercelCaller {
     }
 }
 
-impl App {
+/// Databases that people have by our integration on Vercel.
+#[derive(Clone)]
+pub struct Vercel {
+    store: Store,
+    key: Arc<MasterKey>,
+    reconciler: Reconciler,
+    /// Who is asked, if there is an integration.
+    api: Option<Arc<VercelApi>>,
+    calls: Calls,
+    audit: Audit,
+    identity: Identity,
+    offers: Offers,
+    projects: Projects,
+    branches: Branches,
+    credentials: BranchCredentials,
+    /// Where databases are made.
+    region: RegionId,
+    limits: OrganizationLimits,
+}
+
+/// What the integration uses of the platform.
+pub(crate) struct Used {
+    pub(crate) calls: Calls,
+    pub(crate) audit: Audit,
+    pub(crate) identity: Identity,
+    pub(crate) offers: Offers,
+    pub(crate) projects: Projects,
+    pub(crate) branches: Branches,
+    pub(crate) credentials: BranchCredentials,
+}
+
+impl Vercel {
+    pub(crate) fn new(
+        (store, key, reconciler): (Store, Arc<MasterKey>, Reconciler),
+        used: Used,
+        config: &AppConfig,
+    ) -> Self {
+        let api = config.vercel.clone().map(|config| Arc::new(VercelApi::new(config)));
+        let Used { calls, audit, identity, offers, projects, branches, credentials } = used;
+        Self {
+            store,
+            key,
+            reconciler,
+            api,
+            calls,
+            audit,
+            identity,
+            offers,
+            projects,
+            branches,
+            credentials,
+            region: config.region.clone(),
+            limits: config.limits,
+        }
+    }
+
     /// What tokens of Vercel's are checked by.
     ///
     /// # Errors
     /// `invalid_token`
-    fn vercel(&self) -> Result<&Vercel> {
+    fn api(&self) -> Result<&VercelApi> {
         let absent = || refused("this platform has no integration on Vercel: its operator can set one up");
-        self.vercel.as_deref().ok_or_else(absent)
+        self.api.as_deref().ok_or_else(absent)
     }
 
     /// Whether somebody may ask what belongs to no installation: Vercel itself,
@@ -96,9 +163,9 @@ impl App {
     ///
     /// # Errors
     /// `invalid_token`; `unavailable` while Vercel's keys can't be had.
-    pub async fn check_vercel_token(&self, token: Option<&str>) -> Result<()> {
+    pub async fn check_token(&self, token: Option<&str>) -> Result<()> {
         let token = token.ok_or_else(no_token)?;
-        self.vercel()?.claims(token).await.map(drop)
+        self.api()?.claims(token).await.map(drop)
     }
 
     /// Who calls, and may they do what they want to for the installation that
@@ -109,13 +176,13 @@ impl App {
     /// installation; `role_not_allowed` for whoever may only look, and
     /// `is_write`; `invalid_path_parameter`; `unavailable` while Vercel's keys
     /// can't be had.
-    pub async fn vercel_caller(
+    pub async fn caller(
         &self,
         token: Option<&str>,
         installation: &str,
         is_write: bool,
     ) -> Result<VercelCaller> {
-        let vercel = self.vercel()?;
+        let vercel = self.api()?;
         let token = token.ok_or_else(no_token)?;
         let claims = vercel.claims(token).await?;
         let Some(installation) = VercelInstallationId::parse(installation) else {

@@ -12,8 +12,8 @@ use coppice_store::{StoreError, VercelNews};
 use reqwest::{Method, StatusCode};
 use serde_json::json;
 
-use super::resources::NewLogin;
-use crate::App;
+use super::Vercel;
+use super::databases::{NewLogin, secrets};
 use crate::asking::Reply;
 
 /// How many databases are told of in one go.
@@ -22,11 +22,11 @@ const AT_ONCE: u32 = 20;
 const PAUSE: Duration = Duration::from_secs(5);
 const PAUSE_DOUBLINGS_MAX: u32 = 9;
 
-impl App {
+impl Vercel {
     /// Tells Vercel what it does not know; what can't be told keeps nothing else from it.
-    pub(crate) async fn tell_vercel(&self) -> Result<()> {
+    pub(crate) async fn tell(&self) -> Result<()> {
         let mut done = Ok(());
-        if self.vercel.is_some() {
+        if self.api.is_some() {
             for news in self.store.vercel_news(AT_ONCE).await? {
                 let told = self.tell_news(&news).await;
                 if told.is_err() {
@@ -50,7 +50,7 @@ impl App {
             let event = json!({ "event": {
                 "type": "resource.updated", "productId": news.product, "resourceId": news.project.as_str(),
             } });
-            let reply = self.ask_vercel(&news.installation, (Method::POST, "events"), Some(&event)).await?;
+            let reply = self.ask(&news.installation, (Method::POST, "events"), Some(&event)).await?;
             note_refusal(news, "that it changed", reply.as_ref());
             failpoint!("vercel.told");
             self.store.vercel_news_told(news).await?;
@@ -60,7 +60,7 @@ impl App {
 
     async fn tell_gone(&self, news: &VercelNews) -> Result<()> {
         let below = format!("resources/{}", news.project);
-        let reply = self.ask_vercel(&news.installation, (Method::DELETE, &below), None).await?;
+        let reply = self.ask(&news.installation, (Method::DELETE, &below), None).await?;
         note_refusal(news, "that it is gone", reply.as_ref());
         Ok(self.store.vercel_resource_forget(&news.installation, &news.project).await?)
     }
@@ -70,11 +70,11 @@ impl App {
         let login = NewLogin::make();
         self.store.vercel_login_offer(news, login.row()).await?;
         failpoint!("vercel.offered");
-        let secrets = self.secrets_for_vercel(&news.branch, &login);
+        let secrets = secrets(&self.credentials, &news.branch, &login);
         let secrets: Vec<_> =
             secrets.iter().map(|(name, value)| json!({ "name": name, "value": value.as_str() })).collect();
         let (below, body) = (format!("resources/{}/secrets", news.project), json!({ "secrets": secrets }));
-        let reply = self.ask_vercel(&news.installation, (Method::PUT, &below), Some(&body)).await?;
+        let reply = self.ask(&news.installation, (Method::PUT, &below), Some(&body)).await?;
         match reply {
             // Right after a transfer, Vercel may not have moved it yet.
             Some(reply) if !reply.status.is_success() => {

@@ -12,10 +12,11 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use zeroize::{Zeroize as _, Zeroizing};
 
+use super::Vercel;
 use super::asking::ask;
 use super::{VercelConfig, refused};
 use crate::outside::account::display_name;
-use crate::{App, BrowserSession, SignIn};
+use crate::{BrowserSession, SignIn};
 
 /// Longest code, and longest `state`, in bytes.
 const TEXT_MAX: usize = 4096;
@@ -45,20 +46,20 @@ struct Member {
     role: String,
 }
 
-impl App {
+impl Vercel {
     /// Signs somebody in who comes from Vercel; tells the path where they go on, at their database if they come
     /// from one.
     ///
     /// # Errors
     /// `invalid_token` when it is not certain who they are, or their installation is not known; `unavailable` while
     /// Vercel can't be asked.
-    pub async fn sign_in_from_vercel(
+    pub async fn sign_in(
         &self,
         arrival: &VercelArrival<'_>,
         origin: &RequestOrigin,
         replaced: Option<&BrowserSession>,
     ) -> Result<(SignIn, String)> {
-        let vercel = self.vercel()?;
+        let vercel = self.api()?;
         let token = exchange(&vercel.config, arrival).await?;
         let claims = vercel.claims(&token).await?;
         let installation = claims.installation_id.as_deref().and_then(VercelInstallationId::parse);
@@ -71,7 +72,7 @@ impl App {
         let person = caller.user.as_deref().filter(|person| is_id(person));
         let (person, role) = person.zip(role).ok_or_else(nobody)?;
         let unknown = || refused("the installation is not known here, or being deleted");
-        let known = self.vercel_installation_of(&caller).await?.filter(|known| !known.is_ending);
+        let known = self.installation_of(&caller).await?.filter(|known| !known.is_ending);
         let known = known.ok_or_else(unknown)?;
         let new = UserId::generate(Utc::now());
         let name = display_name(&name);
@@ -92,19 +93,19 @@ impl App {
     }
 
     /// Asks Vercel what people may do who can still come in: an account there has other members by now.
-    pub(crate) async fn look_at_vercel_people(&self) -> Result<()> {
+    pub(crate) async fn look_at_people(&self) -> Result<()> {
         let mut done = Ok(());
-        if self.vercel.is_some() {
+        if self.api.is_some() {
             for person in self.store.vercel_people_due(PEOPLE_AT_ONCE).await? {
-                done = self.look_at_vercel_person(&person).await.and(done);
+                done = self.look_at_person(&person).await.and(done);
             }
         }
         done
     }
 
-    async fn look_at_vercel_person(&self, of: &VercelPerson) -> Result<()> {
+    async fn look_at_person(&self, of: &VercelPerson) -> Result<()> {
         let below = format!("member/{}", of.person);
-        let Some(reply) = self.ask_vercel(&of.installation, (Method::GET, &below), None).await? else {
+        let Some(reply) = self.ask(&of.installation, (Method::GET, &below), None).await? else {
             return Ok(());
         };
         let member: Option<Member> = serde_json::from_slice(&reply.body).ok();

@@ -9,18 +9,19 @@ use coppice_core::branch::{Branch, BranchState};
 use coppice_core::image::image_name;
 use coppice_core::target::InProject;
 use coppice_core::vercel::{VERCEL_LOGINS_MAX, VERCEL_PLAN, VercelInstallation, VercelResource};
-use coppice_core::{BranchId, Error, ErrorCode, ProjectId, Result, VercelLoginId};
+use coppice_core::{Error, ErrorCode, ProjectId, Result};
 use coppice_failpoint::failpoint;
-use coppice_store::{NewVercelLogin, NewVercelResource, StoreError, Tx};
+use coppice_store::StoreError;
 use serde_json::Value;
-use zeroize::Zeroizing;
 
-use super::VercelCaller;
-use crate::App;
+use super::databases::{
+    NewDatabase, NewLogin, ResourceRequest, ResourceSecrets, ResourceSeen, ResourceStatus, ResourceTold,
+    secrets,
+};
+use super::{Vercel, VercelCaller};
 use crate::branches::{BranchOrigin, CustomBranch, MadeFor, NewBranchRequest};
 use crate::idempotency::KeptAnswer;
 use crate::rows::find_in_project;
-use crate::secrets::{new_password, scram_verifier};
 
 /// What the branch of a database is called.
 const BRANCH: &str = "main";
@@ -28,19 +29,6 @@ const BRANCH: &str = "main";
 const STORAGE_GIB: u32 = 10;
 /// Longest id of a resource that is looked for.
 const ID_LENGTH_MAX: usize = 64;
-
-/// A database that is asked for.
-#[derive(Clone, Debug)]
-pub struct ResourceRequest {
-    /// What it is called.
-    pub name: String,
-    /// Which product of ours it is, as Vercel knows that.
-    pub product: String,
-    /// By what it is charged.
-    pub plan: String,
-    /// What was chosen for it at Vercel, an object.
-    pub metadata: Value,
-}
 
 /// What is to be otherwise of a database; what is absent stays.
 #[derive(Clone, Debug, Default)]
@@ -53,92 +41,13 @@ pub struct ResourceChange {
     pub metadata: Option<Value>,
 }
 
-/// How a database is, in the words of Vercel.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ResourceStatus {
-    /// It can be used, awake or asleep.
-    Ready,
-    /// It is being made.
-    Pending,
-    /// Its organization is disabled.
-    Suspended,
-    /// It could not be made, or does not start.
-    Error,
-}
-
-/// A database with what is true of it now.
-#[derive(Clone, Debug)]
-pub struct ResourceSeen {
-    /// Which one.
-    pub resource: VercelResource,
-    /// How it is.
-    pub status: ResourceStatus,
-}
-
-/// What programs of the account are told to connect with: a name and a value.
-pub type ResourceSecrets = Vec<(&'static str, Zeroizing<String>)>;
-
-/// A database as who asked for it is told of it.
-pub type ResourceTold = (ResourceSeen, ResourceSecrets);
-
-/// A database that is to be written down with its project and its branch.
-pub(crate) struct NewDatabase<'a> {
-    installation: &'a VercelInstallation,
-    asked: &'a ResourceRequest,
-    login: &'a NewLogin,
-    kept: &'a KeptAnswer<ResourceTold>,
-}
-
-impl NewDatabase<'_> {
-    /// What its project is called.
-    pub(crate) fn name(&self) -> &str {
-        &self.asked.name
-    }
-
-    fn told(
-        &self,
-        app: &App,
-        (project, branch): (&ProjectId, &BranchId),
-        status: ResourceStatus,
-    ) -> ResourceTold {
-        let resource = VercelResource {
-            project: project.clone(),
-            branch: branch.clone(),
-            name: self.asked.name.clone(),
-            product: self.asked.product.clone(),
-            plan: self.asked.plan.clone(),
-            metadata: self.asked.metadata.to_string(),
-        };
-        (ResourceSeen { resource, status }, app.secrets_for_vercel(branch, self.login))
-    }
-}
-
-/// Another name of the managed role that Vercel is about to be told.
-pub(super) struct NewLogin {
-    pub(super) id: VercelLoginId,
-    password: Zeroizing<String>,
-    verifier: String,
-}
-
-impl NewLogin {
-    pub(super) fn make() -> Self {
-        let password = new_password();
-        let verifier = scram_verifier(&password);
-        Self { id: VercelLoginId::generate(Utc::now()), password, verifier }
-    }
-
-    pub(super) fn row(&self) -> NewVercelLogin<'_> {
-        NewVercelLogin { id: &self.id, verifier: &self.verifier }
-    }
-}
-
-impl App {
+impl Vercel {
     /// Makes a database, and tells what to connect with, whether it is ready or not. What is kept for repetitions
     /// says that it is not, until the call is finished.
     ///
     /// # Errors
     /// `invalid_token`, `installation_not_found`, `invalid_field`, and those of making a project and a branch.
-    pub async fn provision_vercel_resource(
+    pub async fn provision_resource(
         &self,
         caller: &VercelCaller,
         asked: &ResourceRequest,
@@ -148,10 +57,18 @@ impl App {
         let known = self.living_installation_of(caller).await?;
         let project = ProjectId::generate(Utc::now());
         let line = self
-            .begin_vercel_audit(caller, (&known.organization, Some(&project)), "provisionResource", origin)
+            .begin_audit(caller, (&known.organization, Some(&project)), "provisionResource", origin)
             .await?;
         let login = NewLogin::make();
-        let database = NewDatabase { installation: &known, asked, login: &login, kept };
+        let database = NewDatabase {
+            store: &self.store,
+            calls: &self.calls,
+            credentials: &self.credentials,
+            installation: &known,
+            asked,
+            login: &login,
+            kept,
+        };
         let outcome = self.make_resource(project, &database).await;
         self.audit.end_with(&line, &outcome).await;
         outcome
@@ -159,7 +76,7 @@ impl App {
 
     async fn make_resource(&self, project: ProjectId, database: &NewDatabase<'_>) -> Result<ResourceTold> {
         check_plan(&database.asked.plan)?;
-        let region = self.config.region.as_str();
+        let region = self.region.as_str();
         let image = self.offers.images(Some(region))?.into_iter().next();
         let kind = self.offers.instance_types(Some(region))?.into_iter().next();
         let lacking = |what: &str| Error::unavailable(format!("there is no {what} for databases of Vercel"));
@@ -183,33 +100,16 @@ impl App {
             }),
         };
         let place = InProject { organization: database.installation.organization.clone(), project };
-        let branch = self.make_branch(&place, None, &new, Some(MadeFor::Resource(database))).await?;
+        let branch = self.branches.make(&place, None, &new, Some(MadeFor::Resource(database))).await?;
         failpoint!("vercel.provisioned");
-        Ok(database.told(self, (&place.project, &branch.id), status_of(&branch, true)))
-    }
-
-    pub(crate) async fn write_database_in_tx(
-        &self,
-        tx: &mut Tx,
-        ids: (&ProjectId, &BranchId),
-        database: &NewDatabase<'_>,
-    ) -> Result<()> {
-        let NewDatabase { installation, asked, login, kept } = database;
-        let row = NewVercelResource {
-            installation: &installation.id,
-            product: &asked.product,
-            plan: &asked.plan,
-            metadata: &asked.metadata,
-        };
-        self.store.vercel_resource_insert_in_tx(tx, ids, row, login.row()).await?;
-        self.calls.keep_answer_in_tx(tx, kept, &database.told(self, ids, ResourceStatus::Pending)).await
+        Ok(database.told((&place.project, &branch.id), status_of(&branch, true)))
     }
 
     /// One database of the caller's installation.
     ///
     /// # Errors
     /// `invalid_token`, `installation_not_found`, `project_not_found`
-    pub async fn get_vercel_resource(&self, caller: &VercelCaller, id: &str) -> Result<ResourceSeen> {
+    pub async fn resource(&self, caller: &VercelCaller, id: &str) -> Result<ResourceSeen> {
         let known = self.living_installation_of(caller).await?;
         let resource = self.find_resource(&known, id).await?;
         self.see_resource(&known, resource).await
@@ -218,8 +118,8 @@ impl App {
     /// Changes a database.
     ///
     /// # Errors
-    /// As [`App::get_vercel_resource`], and `invalid_field`.
-    pub async fn update_vercel_resource(
+    /// As [`Vercel::resource`], and `invalid_field`.
+    pub async fn update_resource(
         &self,
         caller: &VercelCaller,
         id: &str,
@@ -229,7 +129,7 @@ impl App {
         let known = self.living_installation_of(caller).await?;
         let resource = self.find_resource(&known, id).await?;
         let about = (&known.organization, Some(&resource.project));
-        let line = self.begin_vercel_audit(caller, about, "updateResource", origin).await?;
+        let line = self.begin_audit(caller, about, "updateResource", origin).await?;
         let outcome = self.change_resource(&known, &resource, change).await;
         self.audit.end_with(&line, &outcome).await;
         outcome?;
@@ -261,19 +161,19 @@ impl App {
     ///
     /// # Errors
     /// `invalid_token`, `branch_protected`
-    pub async fn delete_vercel_resource(
+    pub async fn delete_resource(
         &self,
         caller: &VercelCaller,
         id: &str,
         origin: &RequestOrigin,
     ) -> Result<()> {
-        let Some(known) = self.vercel_installation_of(caller).await? else { return Ok(()) };
+        let Some(known) = self.installation_of(caller).await? else { return Ok(()) };
         let resource = match self.find_resource(&known, id).await {
             Err(Error::NotFound { .. }) => return Ok(()),
             found => found?,
         };
         let about = (&known.organization, Some(&resource.project));
-        let line = self.begin_vercel_audit(caller, about, "deleteResource", origin).await?;
+        let line = self.begin_audit(caller, about, "deleteResource", origin).await?;
         let place = InProject { organization: known.organization.clone(), project: resource.project };
         let outcome = self.projects.delete_at(&place).await;
         self.audit.end_with(&line, &outcome).await;
@@ -284,8 +184,8 @@ impl App {
     /// Gives a database other secrets. Those it has are good for `delay` more.
     ///
     /// # Errors
-    /// As [`App::get_vercel_resource`]; `too_many_logins` while as many are good as may be.
-    pub async fn rotate_vercel_secrets(
+    /// As [`Vercel::resource`]; `too_many_logins` while as many are good as may be.
+    pub async fn rotate_secrets(
         &self,
         caller: &VercelCaller,
         id: &str,
@@ -296,7 +196,7 @@ impl App {
         let known = self.living_installation_of(caller).await?;
         let resource = self.find_resource(&known, id).await?;
         let about = (&known.organization, Some(&resource.project));
-        let line = self.begin_vercel_audit(caller, about, "rotateResourceSecrets", origin).await?;
+        let line = self.begin_audit(caller, about, "rotateResourceSecrets", origin).await?;
         let outcome = self.replace_logins(&known, &resource, delay, kept).await;
         self.audit.end_with(&line, &outcome).await;
         outcome
@@ -324,7 +224,7 @@ impl App {
         }
         let end = Utc::now().trunc_subsecs(3) + delay;
         let login = NewLogin::make();
-        let secrets = self.secrets_for_vercel(&resource.branch, &login);
+        let secrets = secrets(&self.credentials, &resource.branch, &login);
         self.store.vercel_logins_replace_in_tx(&mut tx, project, end, login.row()).await?;
         self.calls.keep_answer_in_tx(&mut tx, kept, &secrets).await?;
         tx.commit().await.map_err(StoreError::from)?;
@@ -334,7 +234,7 @@ impl App {
 
     /// The installation that somebody calls for, which is there and not being deleted.
     pub(super) async fn living_installation_of(&self, caller: &VercelCaller) -> Result<VercelInstallation> {
-        let known = self.vercel_installation_of(caller).await?;
+        let known = self.installation_of(caller).await?;
         known.filter(|known| !known.is_ending).ok_or_else(|| Error::NotFound {
             code: ErrorCode::InstallationNotFound,
             public: format!("installation {} not found", caller.installation),
@@ -345,7 +245,7 @@ impl App {
     ///
     /// # Errors
     /// `invalid_token`, `installation_not_found`
-    pub async fn is_vercel_installation_enabled(&self, caller: &VercelCaller) -> Result<bool> {
+    pub async fn is_installation_enabled(&self, caller: &VercelCaller) -> Result<bool> {
         let known = self.living_installation_of(caller).await?;
         self.is_organization_enabled(&known).await
     }
@@ -371,20 +271,6 @@ impl App {
         let branch = find_in_project(&self.store, &place, &resource.branch).await?;
         let status = status_of(&branch, self.is_organization_enabled(known).await?);
         Ok(ResourceSeen { resource, status })
-    }
-
-    pub(super) fn secrets_for_vercel(&self, branch: &BranchId, login: &NewLogin) -> ResourceSecrets {
-        let told = self.credentials(branch, login.id.as_str(), login.password.clone());
-        let pooled = told.connection_string.replacen(branch.as_str(), &format!("{branch}-pooler"), 1);
-        vec![
-            ("DATABASE_URL", told.connection_string),
-            ("DATABASE_URL_POOLED", Zeroizing::new(pooled)),
-            ("PGHOST", Zeroizing::new(told.host)),
-            ("PGPORT", Zeroizing::new(told.port.to_string())),
-            ("PGUSER", Zeroizing::new(told.username)),
-            ("PGPASSWORD", told.password),
-            ("PGDATABASE", Zeroizing::new(told.database)),
-        ]
     }
 }
 

@@ -21,7 +21,7 @@ const SKEW_SECONDS: u64 = 30;
 
 /// Our integration, and Vercel's keys.
 #[derive(Debug)]
-pub(crate) struct Vercel {
+pub(crate) struct VercelApi {
     pub(super) config: VercelConfig,
     client: OnceCell<Client>,
     keys: Cached<Keys>,
@@ -39,7 +39,7 @@ pub(super) struct Claims {
     user_email: Option<String>,
 }
 
-impl Vercel {
+impl VercelApi {
     /// Vercel is not asked before somebody calls.
     pub(crate) fn new(config: VercelConfig) -> Self {
         Self { config, client: OnceCell::new(), keys: Cached::default() }

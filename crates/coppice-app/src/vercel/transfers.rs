@@ -11,20 +11,21 @@ use coppice_failpoint::failpoint;
 use coppice_oauth::random;
 use coppice_store::{StoreError, Tx, VercelTransfer};
 
+use super::Vercel;
 use super::VercelCaller;
 use super::resources::unknown_resource;
+use crate::KeptAnswer;
 use crate::rows::{lock_enabled_organization_in_tx, lock_organization_in_tx};
-use crate::{App, KeptAnswer};
 
 /// Longest time that databases can be taken for.
 const LIFETIME_MAX: TimeDelta = TimeDelta::days(90);
 
-impl App {
+impl Vercel {
     /// Has databases of the caller's installation be taken by whoever brings the id that this returns, until a time.
     ///
     /// # Errors
     /// `invalid_token`, `installation_not_found`, `project_not_found`, `invalid_field`
-    pub async fn begin_vercel_transfer(
+    pub async fn begin_transfer(
         &self,
         caller: &VercelCaller,
         resources: &[String],
@@ -42,7 +43,7 @@ impl App {
             projects.push(self.find_resource(&known, id).await?.project);
         }
         let about = (&known.organization, projects.first().filter(|_| projects.len() == 1));
-        let line = self.begin_vercel_audit(caller, about, "createTransfer", origin).await?;
+        let line = self.begin_audit(caller, about, "createTransfer", origin).await?;
         let until = until.min(now + LIFETIME_MAX).trunc_subsecs(3);
         let outcome = self.make_transfer(&known, &projects, until, kept).await;
         failpoint!("vercel.transfer_begun");
@@ -72,7 +73,7 @@ impl App {
     /// # Errors
     /// `invalid_token`, `installation_not_found`, `project_not_found`; `transfer_over` when it was taken, or not in
     /// time, or who has them is disabled; `project_limit_reached`
-    pub async fn check_vercel_transfer(&self, caller: &VercelCaller, id: &str) -> Result<()> {
+    pub async fn check_transfer(&self, caller: &VercelCaller, id: &str) -> Result<()> {
         let known = self.living_installation_of(caller).await?;
         let mut tx = self.store.begin().await?;
         let transfer = self.lock_transfer_in_tx(&mut tx, id).await?;
@@ -82,8 +83,8 @@ impl App {
     /// Gives the caller's installation what is meant by an id. Can be repeated.
     ///
     /// # Errors
-    /// As [`App::check_vercel_transfer`].
-    pub async fn accept_vercel_transfer(
+    /// As [`Vercel::check_transfer`].
+    pub async fn accept_transfer(
         &self,
         caller: &VercelCaller,
         id: &str,
@@ -91,7 +92,7 @@ impl App {
     ) -> Result<()> {
         let known = self.living_installation_of(caller).await?;
         let about = (&known.organization, None);
-        let line = self.begin_vercel_audit(caller, about, "acceptTransfer", origin).await?;
+        let line = self.begin_audit(caller, about, "acceptTransfer", origin).await?;
         let outcome = self.take_transfer(&known, id).await;
         self.audit.end_with(&line, &outcome).await;
         failpoint!("vercel.transferred");
@@ -114,7 +115,7 @@ impl App {
             branches.extend(moved.ok_or_else(|| unknown_resource(project.as_str()))?);
         }
         for branch in &branches {
-            self.hand_over_in_tx(&mut tx, branch).await?;
+            self.credentials.hand_over_in_tx(&mut tx, branch).await?;
         }
         self.store.vercel_transfer_accept_in_tx(&mut tx, &self.key.hash(id), &to.id).await?;
         tx.commit().await.map_err(StoreError::from)?;
@@ -123,7 +124,7 @@ impl App {
     }
 
     /// Keeps those out for good who had a database, where Vercel has not taken other secrets in time.
-    pub(crate) async fn end_former_vercel_logins(&self) -> Result<()> {
+    pub(crate) async fn end_former_logins(&self) -> Result<()> {
         for (project, branch, installation) in self.store.vercel_resources_of_former().await? {
             let mut tx = self.store.begin().await?;
             self.end_former_in_tx(&mut tx, (&project, &branch), &installation).await?;
@@ -146,7 +147,7 @@ impl App {
         self.store.managed_role_lock_in_tx(tx, branch).await?;
         let were_any = self.store.vercel_former_end_in_tx(tx, project, installation).await?;
         if were_any {
-            self.hand_over_in_tx(tx, branch).await?;
+            self.credentials.hand_over_in_tx(tx, branch).await?;
         }
         Ok(were_any)
     }
@@ -189,7 +190,7 @@ impl App {
         }
         lock_enabled_organization_in_tx(&self.store, tx, &to.organization).await?;
         let (present, _) = self.store.project_count_in_tx(tx, &to.organization).await?;
-        let (most, more) = (self.config.limits.projects_max, transfer.projects.len());
+        let (most, more) = (self.limits.projects_max, transfer.projects.len());
         if to.id != transfer.from && present as usize + more > most as usize {
             let public = format!(
                 "the installation may have {most} databases and has {present}: {more} more are too many; delete some"

@@ -10,7 +10,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use zeroize::Zeroizing;
 
-use crate::App;
+use super::Vercel;
 use crate::asking::Reply;
 
 /// A delivery as it came.
@@ -33,15 +33,15 @@ struct Told {
     payload: Value,
 }
 
-impl App {
+impl Vercel {
     /// Takes a delivery of Vercel's. Of all that it tells, the end of an
     /// installation matters here: it is noted when this returns, and finished in
     /// the background. One that is older than the installation says nothing of it.
     ///
     /// # Errors
     /// `invalid_signature`, `invalid_json`
-    pub async fn take_vercel_delivery(&self, delivery: &VercelDelivery<'_>) -> Result<()> {
-        let secrets = self.vercel.as_deref().map(|vercel| vercel.config.client_secrets.as_slice());
+    pub async fn take_delivery(&self, delivery: &VercelDelivery<'_>) -> Result<()> {
+        let secrets = self.api.as_deref().map(|vercel| vercel.config.client_secrets.as_slice());
         if !is_signed(delivery, secrets.unwrap_or_default()) {
             return Err(Error::invalid(ErrorCode::InvalidSignature, "invalid signature"));
         }
@@ -62,9 +62,9 @@ impl App {
     ///
     /// # Errors
     /// `unavailable` while it does not answer, for a day; what it refuses is over for us, too.
-    pub(super) async fn finalize_at_vercel(&self, ending: &VercelInstallation) -> Result<()> {
+    pub(super) async fn finalize(&self, ending: &VercelInstallation) -> Result<()> {
         let finalize = (Method::POST, "billing/finalize");
-        let asked = self.ask_vercel(&ending.id, finalize, None).await;
+        let asked = self.ask(&ending.id, finalize, None).await;
         let reply = match asked {
             Err(error) if ending.is_overdue => {
                 tracing::warn!(installation = %ending.id, "it ends without Vercel, which had a day: {}", error.for_log());

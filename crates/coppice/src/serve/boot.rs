@@ -107,7 +107,7 @@ pub(super) async fn boot(
     let clients = gateway::GatewayClients { sessions: sessions.clone(), predecessors: predecessors.clone() };
     let clients = Arc::new(clients);
     let app = App::new(store, engine.clone(), reconciler.clone(), key, clients, app_config);
-    app.spread_kept_verifiers().await?;
+    app.credentials.spread_kept().await?;
     app.orb.set_up().await?;
     if let Err(error) = engine.end_drill().await {
         tracing::warn!("removing what a drill left: {}", error.chain());

@@ -141,13 +141,13 @@ async fn create_main_branch(app: &App, admin: &Path, project: &ProjectId) -> any
             preload_libraries: None,
         }),
     };
-    let branch = match app.create_branch(&access, &request).await {
+    let branch = match app.branches.create(&access, &request).await {
         Ok(branch) => branch,
         // Made by an earlier start that was interrupted right after.
         Err(Error::Conflict { code: ErrorCode::BranchNameTaken, .. }) => return Ok(()),
         Err(error) => return Err(error).context("creating the main branch"),
     };
-    let found = app.wait_until_settled(&branch.id, MANAGED_ROLE, MAIN_BRANCH_PATIENCE).await?;
+    let found = app.connections.wait_until_settled(&branch.id, MANAGED_ROLE, MAIN_BRANCH_PATIENCE).await?;
     let branch = found.map(|found| found.branch);
     if let Some(branch) = branch.filter(|branch| branch.state != BranchState::Ready) {
         say!("the branch `{MAIN_BRANCH}` is not ready yet: {} {}", branch.state.title(), branch.message);

@@ -71,33 +71,33 @@ fn route(found: Connectable) -> Route {
 impl Branches for PlatformBranches {
     async fn find(&self, branch: &BranchId, role: &str) -> Result<Option<Route>> {
         let (app, branch, role) = (self.app.clone(), branch.clone(), role.to_owned());
-        let found = self.answer(async move { app.find_for_connection(&branch, &role).await }).await?;
+        let found = self.answer(async move { app.connections.find(&branch, &role).await }).await?;
         Ok(found.map(route))
     }
 
     async fn verifier(&self, found: &Route, role: &str) -> Result<Option<RoleVerifier>> {
         let (app, instance, role) = (self.app.clone(), found.instance.clone(), role.to_owned());
-        self.answer(async move { app.role_verifier(&instance, &role).await }).await
+        self.answer(async move { app.connections.role_verifier(&instance, &role).await }).await
     }
 
     async fn ask_nobody(&self) {
         let app = self.app.clone();
-        self.answer(async move { app.ask_nobody().await }).await;
+        self.answer(async move { app.connections.ask_nobody().await }).await;
     }
 
     async fn prepare(&self, branch: &BranchId, role: &str) -> Result<Option<ActingAs>> {
         let (app, branch, role) = (self.app.clone(), branch.clone(), role.to_owned());
-        let acting = self.answer(async move { app.prepare_role(&branch, &role).await }).await?;
+        let acting = self.answer(async move { app.connections.prepare_role(&branch, &role).await }).await?;
         Ok(acting.map(|acting| ActingAs { role: acting.role.to_owned(), password: acting.password }))
     }
 
     async fn over(&self, of: &[(BranchId, String)]) -> Result<Vec<(BranchId, String)>> {
         let (app, of) = (self.app.clone(), of.to_vec());
-        self.answer(async move { app.logins_over(&of).await }).await
+        self.answer(async move { app.logins.over(&of).await }).await
     }
 
     async fn open(&self, found: &Route) -> Result<BoxedServerStream> {
-        self.app.open_server(&found.instance).await
+        self.app.connections.open_server(&found.instance).await
     }
 
     async fn wake(&self, branch: &BranchId, client: &ClientInfo) -> Result<bool> {
@@ -107,7 +107,7 @@ impl Branches for PlatformBranches {
             name => format!("a connection of {role} from {address} ({name})"),
         };
         let (app, branch) = (self.app.clone(), branch.clone());
-        self.answer(async move { app.wake_for_client(&branch, &by).await }).await
+        self.answer(async move { app.sleep.wake_for_client(&branch, &by).await }).await
     }
 
     async fn cancel_elsewhere(&self, key: &CancelKey) -> bool {
@@ -117,7 +117,7 @@ impl Branches for PlatformBranches {
 
     async fn wait_settled(&self, branch: &BranchId, role: &str, patience: Duration) -> Result<Option<Route>> {
         let (app, branch, role) = (self.app.clone(), branch.clone(), role.to_owned());
-        let waiting = async move { app.wait_until_settled(&branch, &role, patience).await };
+        let waiting = async move { app.connections.wait_until_settled(&branch, &role, patience).await };
         Ok(self.answer(waiting).await?.map(route))
     }
 }

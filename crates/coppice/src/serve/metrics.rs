@@ -172,7 +172,7 @@ impl Page {
             name,
             "For how long what the branch that is furthest behind wrote may not be in the store.",
         );
-        text.sample(name, &[], self.app.store_lag().as_secs_f64());
+        text.sample(name, &[], self.app.backups.lag().as_secs_f64());
     }
 
     async fn write_metastore(&self, text: &mut Text) {

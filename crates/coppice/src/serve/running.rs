@@ -126,7 +126,7 @@ impl Running {
         }
         let app = platform.app.clone();
         app.audit.end_account_events().await;
-        app.note_uses().await;
+        app.sleep.note_uses().await;
         app.metering.note_egress().await;
         if let Err(error) = app.keys.write_uses().await {
             tracing::warn!("noting when keys were used: {error}");
@@ -146,14 +146,14 @@ impl Running {
         }
         let mut gateway_task = self.gateway_task;
         while timeout_at(last.min(Instant::now() + NOTE), &mut gateway_task).await.is_err() {
-            app.note_uses().await;
+            app.sleep.note_uses().await;
             app.metering.note_egress().await;
             if Instant::now() >= last {
                 tracing::warn!("cutting the sessions that are still open after {} s", patience.as_secs());
                 break;
             }
         }
-        app.note_uses().await;
+        app.sleep.note_uses().await;
         app.metering.note_egress().await;
         Ok(())
     }

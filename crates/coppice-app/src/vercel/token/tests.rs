@@ -65,7 +65,7 @@ enum Place {
 }
 
 /// A place for keys, which does what is in the cell.
-async fn place(cell: Arc<Mutex<Place>>) -> Vercel {
+async fn place(cell: Arc<Mutex<Place>>) -> VercelApi {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let keys = format!("http://{}/keys", listener.local_addr().expect("an address"));
     tokio::spawn(async move {
@@ -95,7 +95,7 @@ async fn place(cell: Arc<Mutex<Place>>) -> Vercel {
     });
     let keys: reqwest::Url = keys.parse().expect("an address");
     let api = keys.clone();
-    Vercel::new(VercelConfig {
+    VercelApi::new(VercelConfig {
         client_id: CLIENT.to_owned(),
         issuer: ISSUER.to_owned(),
         keys,
@@ -104,13 +104,13 @@ async fn place(cell: Arc<Mutex<Place>>) -> Vercel {
     })
 }
 
-async fn with_keys(signers: &[&Signer]) -> (Vercel, Arc<Mutex<Place>>) {
+async fn with_keys(signers: &[&Signer]) -> (VercelApi, Arc<Mutex<Place>>) {
     let keys: Vec<_> = signers.iter().map(|signer| signer.jwk()).collect();
     let cell = Arc::new(Mutex::new(Place::Answers(json!({ "keys": keys }))));
     (place(cell.clone()).await, cell)
 }
 
-async fn caller(vercel: &Vercel, token: &str) -> Result<VercelCaller> {
+async fn caller(vercel: &VercelApi, token: &str) -> Result<VercelCaller> {
     let installation = VercelInstallationId::parse("icfg_1").expect("an id");
     vercel.claims(token).await?.caller_for(installation)
 }

@@ -1,16 +1,22 @@
 //! Branches that sleep when nobody uses them, and wake when somebody does.
 
+mod activity;
+
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
 use coppice_core::awake::{ClientSession, NewUse};
 use coppice_core::statistics::ClientTraffic;
-use coppice_core::{BranchId, Error, InstanceId, Result};
-use coppice_store::IdleCandidate;
+use coppice_core::{BranchId, Error, HostId, InstanceId, Result};
+use coppice_engine::SharedEngine;
+use coppice_store::{IdleCandidate, Store};
 
-use crate::App;
+use crate::reconciler::Reconciler;
+
+pub use activity::Activity;
 
 /// For how long the ledger is kept.
 const LEDGER_DAYS: u32 = 90;
@@ -41,7 +47,30 @@ pub trait Clients: Send + Sync + 'static {
     fn sent(&self) -> BTreeMap<BranchId, u64>;
 }
 
-impl App {
+/// When branches fall asleep and wake.
+#[derive(Clone)]
+pub struct Sleep {
+    store: Store,
+    engine: SharedEngine,
+    reconciler: Reconciler,
+    clients: Arc<dyn Clients>,
+    /// Whose branches are put to sleep.
+    host: HostId,
+    /// When this process began to know clients.
+    started: Instant,
+}
+
+impl Sleep {
+    pub(crate) fn new(
+        store: Store,
+        engine: SharedEngine,
+        reconciler: Reconciler,
+        clients: Arc<dyn Clients>,
+        host: HostId,
+    ) -> Self {
+        Self { store, engine, reconciler, clients, host, started: Instant::now() }
+    }
+
     /// Wakes a branch for a client that proved who it is. Returns whether it
     /// may be woken by a connection: its scale-to-zero is on and its
     /// organization enabled.
@@ -71,7 +100,7 @@ impl App {
     }
 
     /// Shortens the awake ledger.
-    pub(crate) async fn purge_activity(&self) -> Result<()> {
+    pub(crate) async fn purge(&self) -> Result<()> {
         self.store.awake_purge(LEDGER_DAYS).await?;
         Ok(())
     }
@@ -79,7 +108,7 @@ impl App {
     /// Puts branches to sleep that nobody has used for as long as their
     /// scale-to-zero says.
     pub async fn look_for_idle(&self) -> Result<()> {
-        for candidate in self.store.branch_idle_candidates(&self.config.host).await? {
+        for candidate in self.store.branch_idle_candidates(&self.host).await? {
             let inactivity = Duration::from_secs(u64::from(candidate.inactivity_minutes) * 60);
             if self.idle_for(&candidate.id, candidate.idle_since) < inactivity {
                 continue;

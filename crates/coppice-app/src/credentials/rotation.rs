@@ -10,15 +10,18 @@ use std::time::Duration;
 use coppice_core::branch::{Branch, BranchState, Goal, MANAGED_ROLE};
 use coppice_core::target::InBranch;
 use coppice_core::{BranchId, Error, ErrorCode, InstanceId, Result};
+use coppice_engine::SleepingRoles;
 use coppice_failpoint::failpoint;
 use coppice_store::{KeptPassword, ManagedRole, StoreError, Tx};
 use zeroize::Zeroizing;
 
+use super::BranchCredentials;
+use crate::Access;
 use crate::idempotency::{branch_of_call, note_effect_in_tx};
+use crate::kept_roles::{open_verifier, seal_roles, seal_verifier};
 use crate::logins::login_of;
 use crate::rows::find_branch;
 use crate::secrets::{new_password, scram_verifier};
-use crate::{Access, App, MasterKey};
 
 /// How long a request waits for its rotation to be done; it goes on after that.
 const ROTATION_WAIT: Duration = Duration::from_secs(2);
@@ -37,7 +40,7 @@ enum InForce {
     Verifier(String),
 }
 
-impl App {
+impl BranchCredentials {
     /// Gives the managed role a new password, or the login of a key with a
     /// database role, which gets it at once. Returns when it is in force, or
     /// after a moment while the work goes on. A rotation that is going on is
@@ -45,10 +48,10 @@ impl App {
     ///
     /// # Errors
     /// `invalid_username`, `project_not_found`, `branch_not_found`
-    pub async fn rotate_branch_credentials(&self, access: &Access<InBranch>, username: &str) -> Result<()> {
+    pub async fn rotate(&self, access: &Access<InBranch>, username: &str) -> Result<()> {
         let branch = find_branch(&self.store, access).await?;
         if let Some(login) = login_of(access) {
-            return self.rotate_login(&branch, login, username).await;
+            return self.logins.rotate(&branch, login, username).await;
         }
         self.check_username(&branch, username)?;
         if branch_of_call().is_some() {
@@ -176,29 +179,28 @@ impl App {
         let with_suffix = name.strip_prefix(MANAGED_ROLE).and_then(|rest| rest.strip_prefix('.'));
         let is_managed = name == MANAGED_ROLE
             || with_suffix == Some(branch.id.as_str())
-            || self.config.user_aliases.iter().any(|alias| alias == name);
+            || self.user_aliases.iter().any(|alias| alias == name);
         if is_managed {
             return Ok(());
         }
         Err(Error::invalid(ErrorCode::InvalidUsername, format!("only the user {MANAGED_ROLE} is managed")))
     }
-}
 
-/// The owner that a role's verifier is sealed for, as in the store's list of
-/// sealed columns.
-fn owner(branch: &BranchId, role: &str) -> String {
-    format!("{branch} {role}")
-}
-
-/// Opens a verifier that was kept for a branch's sleep.
-///
-/// # Errors
-/// When it was sealed with another key, or for another role.
-pub(crate) fn open_verifier(key: &MasterKey, branch: &BranchId, role: &str, sealed: &[u8]) -> Result<String> {
-    Ok(key.open(&owner(branch, role), sealed)?.to_string())
-}
-
-/// Seals a verifier that is kept for a branch's sleep.
-pub(crate) fn seal_verifier(key: &MasterKey, branch: &BranchId, role: &str, verifier: &str) -> Vec<u8> {
-    key.seal(&owner(branch, role), verifier)
+    /// Gives every verifier a row of its own that was kept together with the
+    /// others of its branch, as older versions did. Where what was kept is more
+    /// than is kept now, or can't be opened, it is forgotten: the branch will be
+    /// woken to ask who its clients are. Repeatable.
+    pub async fn spread_kept(&self) -> Result<()> {
+        while let Some((branch, sealed)) = self.store.verifiers_together().await? {
+            let opened = self.key.open(branch.as_str(), &sealed).ok();
+            let roles = opened.and_then(|text| serde_json::from_str::<SleepingRoles>(&text).ok());
+            let roles = roles.filter(SleepingRoles::is_within_bounds);
+            if roles.is_none() {
+                tracing::warn!(%branch, "what was kept for the sleep of branch {branch} is of no use");
+            }
+            let rows = roles.map(|roles| seal_roles(&self.key, &branch, roles));
+            self.store.verifiers_spread(&branch, rows.as_deref()).await?;
+        }
+        Ok(())
+    }
 }

@@ -8,8 +8,9 @@ use coppice_core::awake::{AwakePeriod, ClientSession};
 use coppice_core::branch::{Branch, BranchState};
 use coppice_core::target::InBranch;
 
+use super::Sleep;
+use crate::Access;
 use crate::rows::find_branch;
-use crate::{Access, App};
 
 /// What keeps a branch awake.
 #[derive(Clone, Debug)]
@@ -48,12 +49,12 @@ impl Activity {
     }
 }
 
-impl App {
+impl Sleep {
     /// Who used a branch, and when it was awake; at most `count` times.
     ///
     /// # Errors
     /// `project_not_found`, `branch_not_found`
-    pub async fn branch_activity(&self, access: &Access<InBranch>, count: u32) -> Result<Activity> {
+    pub async fn activity_of(&self, access: &Access<InBranch>, count: u32) -> Result<Activity> {
         let branch = find_branch(&self.store, access).await?;
         self.note_uses().await;
         let crashes = self.store.awake_crashes(&branch.id, count).await?;

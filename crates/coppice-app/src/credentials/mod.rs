@@ -1,15 +1,23 @@
 //! How clients connect to a branch. Which password its server has is in
 //! `rotation.rs`.
 
+mod rotation;
+
+use std::sync::Arc;
+
 use coppice_core::access::Scope;
 use coppice_core::branch::{Branch, MANAGED_DATABASE, MANAGED_ROLE};
 use coppice_core::target::InBranch;
 use coppice_core::{BranchId, Error, ErrorCode, Result};
+use coppice_engine::SharedEngine;
+use coppice_store::Store;
 use zeroize::Zeroizing;
 
-use crate::logins::{check_login_name, login_of};
+use crate::logins::{Logins, check_login_name, login_of};
+use crate::reconciler::Reconciler;
 use crate::rows::find_branch;
-use crate::{Access, App, GatewayPlace};
+use crate::secrets::MasterKey;
+use crate::{Access, AppConfig, GatewayPlace};
 
 /// How clients connect to a branch.
 #[derive(Debug)]
@@ -28,19 +36,42 @@ pub struct Credentials {
     pub connection_string: Zeroizing<String>,
 }
 
-impl App {
+/// What branches are connected to with.
+#[derive(Clone)]
+pub struct BranchCredentials {
+    store: Store,
+    engine: SharedEngine,
+    reconciler: Reconciler,
+    key: Arc<MasterKey>,
+    logins: Logins,
+    /// Where clients reach the gateway.
+    gateway: GatewayPlace,
+    /// See [`crate::AppConfig::gateway_domain`].
+    gateway_domain: Option<String>,
+    /// See [`crate::AppConfig::user_aliases`].
+    user_aliases: Vec<String>,
+}
+
+impl BranchCredentials {
+    pub(crate) fn new(
+        (store, engine, reconciler): (Store, SharedEngine, Reconciler),
+        key: Arc<MasterKey>,
+        logins: Logins,
+        config: &AppConfig,
+    ) -> Self {
+        let (gateway, gateway_domain) = (config.gateway.clone(), config.gateway_domain.clone());
+        let user_aliases = config.user_aliases.clone();
+        Self { store, engine, reconciler, key, logins, gateway, gateway_domain, user_aliases }
+    }
+
     /// How to connect to a branch, for a key with a database role as its login.
     /// `username` may name that login, or else the managed role, in either of its
     /// forms; the managed role also by an alias.
     ///
     /// # Errors
     /// `invalid_username`, `credentials_not_found` and those of
-    /// [`App::describe_branch`].
-    pub async fn get_branch_credentials(
-        &self,
-        access: &Access<InBranch>,
-        username: Option<&str>,
-    ) -> Result<Credentials> {
+    /// [`Branches::describe`].
+    pub async fn get(&self, access: &Access<InBranch>, username: Option<&str>) -> Result<Credentials> {
         let branch = find_branch(&self.store, access).await?;
         match (username, login_of(access)) {
             (Some(name), Some((key, _))) => check_login_name(&branch, key, name)?,
@@ -74,21 +105,21 @@ impl App {
     /// A key with a database role is shown its login, and nobody else's password.
     async fn credentials_of<T>(&self, access: &Access<T>, branch: &Branch) -> Result<Credentials> {
         let (role, password) = match login_of(access) {
-            Some(login) => (login.0.as_str(), self.login_password(&branch.id, login).await?),
+            Some(login) => (login.0.as_str(), self.logins.password(&branch.id, login).await?),
             None => (MANAGED_ROLE, self.password_in_force(branch).await?),
         };
-        Ok(self.credentials(&branch.id, role, password))
+        Ok(self.put_together(&branch.id, role, password))
     }
 
     /// How to connect as a role with a password.
-    pub(crate) fn credentials(
+    pub(crate) fn put_together(
         &self,
         branch: &BranchId,
         role: &str,
         password: Zeroizing<String>,
     ) -> Credentials {
-        let GatewayPlace { host, port } = self.config.gateway.clone();
-        let (username, host) = match &self.config.gateway_domain {
+        let GatewayPlace { host, port } = self.gateway.clone();
+        let (username, host) = match &self.gateway_domain {
             Some(domain) => (role.to_owned(), format!("{branch}.{domain}")),
             None => (format!("{role}.{branch}"), host),
         };
