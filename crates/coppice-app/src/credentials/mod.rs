@@ -70,7 +70,7 @@ impl BranchCredentials {
     ///
     /// # Errors
     /// `invalid_username`, `credentials_not_found` and those of
-    /// [`Branches::describe`].
+    /// [`crate::Branches::describe`].
     pub async fn get(&self, access: &Access<InBranch>, username: Option<&str>) -> Result<Credentials> {
         let branch = find_branch(&self.store, access).await?;
         match (username, login_of(access)) {
