@@ -2,6 +2,7 @@
 
 mod parts;
 
+use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -58,9 +59,21 @@ use parts::{Paying, People, Serving};
 /// after a few seconds.
 const READY_PATIENCE: Duration = Duration::from_secs(3);
 
-/// The use cases: those of each noun where the noun is, with nothing in reach but what it needs.
+/// The use cases of one platform. Every request, connection and routine has a clone: as cheap as
+/// one of an `Arc`.
 #[derive(Clone)]
-pub struct App {
+pub struct App(Arc<UseCases>);
+
+impl Deref for App {
+    type Target = UseCases;
+
+    fn deref(&self) -> &UseCases {
+        &self.0
+    }
+}
+
+/// The use cases: those of each noun where the noun is, with nothing in reach but what it needs.
+pub struct UseCases {
     /// Calls that may be repeated.
     pub calls: Calls,
     /// Who calls, and whether they may.
@@ -144,7 +157,7 @@ pub struct App {
     key: Arc<MasterKey>,
     /// Whether everything is there that clients may expect.
     is_set_up: Arc<AtomicBool>,
-    pub(crate) config: Arc<AppConfig>,
+    pub(crate) config: AppConfig,
 }
 
 impl App {
@@ -170,7 +183,7 @@ impl App {
         let vercel = Vercel::new((store.clone(), key.clone(), reconciler.clone()), used, &config);
         let (mail, prices) = (people.mail.clone(), config.prices.clone());
         let budgets = Budgets::new(store.clone(), reconciler.clone(), mail, prices.clone());
-        Self {
+        Self(Arc::new(UseCases {
             calls,
             callers: people.callers,
             bootstrap: people.bootstrap,
@@ -216,10 +229,12 @@ impl App {
             reconciler,
             key,
             is_set_up,
-            config: Arc::new(config),
-        }
+            config,
+        }))
     }
+}
 
+impl UseCases {
     /// Settings of the platform.
     pub fn config(&self) -> &AppConfig {
         &self.config

@@ -81,7 +81,7 @@ use coppice_core::{HostId, InstallationId, RegionId};
 use coppice_mail::Mailer;
 
 pub use access::{Access, Credential, PersonalAccess};
-pub use app::App;
+pub use app::{App, UseCases};
 pub use audit::{AccountEvent, AccountEventKind, Audit, AuditPage, AuditQuery};
 pub use backups::Backups;
 pub use billing::{Billing, InvoicePage, InvoiceSummary, UpcomingInvoice, invoice_number};
