@@ -240,9 +240,11 @@ mod tests {
     use coppice_core::operation;
     use regex_automata::meta::Regex;
     use serde_json::Value;
-    use utoipa::openapi::path::Operation as Documented;
+    use utoipa::openapi::path::{Operation as Documented, ParameterBuilder};
+    use utoipa::openapi::schema::{Array, ArrayItems};
 
     use super::*;
+    use crate::body::{Place, Shape};
 
     /// Whether somebody else says what it is like: drivers, Vercel, agents, or who sends deliveries.
     fn is_of_others(documented: &Documented) -> bool {
@@ -358,6 +360,52 @@ mod tests {
             let is_taken = coppice_core::email::normalised(text).is_some();
             assert_eq!(pattern.is_match(text), is_taken, "{text}");
         }
+    }
+
+    /// Texts that few forms take.
+    const ODD: [&str; 14] =
+        ["", " ", "a b", "-a", "_", ".", "/", "*", "!", "a\u{7}", "\u{e9}", "a\nb", "a@b", "0/zz"];
+
+    /// The texts of a schema that can be sent, by the name of their field.
+    fn texts_of(schema: &RefOr<Schema>) -> Vec<(&String, &RefOr<Schema>)> {
+        let RefOr::T(Schema::Object(object)) = schema else { return vec![] };
+        fn item(field: &RefOr<Schema>) -> &RefOr<Schema> {
+            match field {
+                RefOr::T(Schema::Array(Array { items: ArrayItems::RefOrSchema(items), .. })) => items,
+                field => field,
+            }
+        }
+        object.properties.iter().map(|(name, field)| (name, item(field))).collect()
+    }
+
+    #[test]
+    fn what_a_field_takes_is_within_the_pattern_and_the_length_that_it_shows() {
+        let (_, document) = operations();
+        let mut tried = 0;
+        for (schema, content) in &document.components.expect("schemas").schemas {
+            for (name, field) in texts_of(content) {
+                let RefOr::T(Schema::Object(text)) = field else { continue };
+                let parameter = ParameterBuilder::new().name(name).schema(Some(field.clone())).build();
+                let Ok(shape) = Shape::of_query(&[parameter]) else { continue };
+                let pattern = text.pattern.as_deref().map(|text| Regex::new(text).expect("an expression"));
+                let longer = text.max_length.map(|length| "a".repeat(length + 1));
+                for sent in ODD.into_iter().chain(longer.as_deref()) {
+                    let mut body = serde_json::json!({ name: sent });
+                    if shape.check(&mut body, &Place::Body).is_err() {
+                        continue;
+                    }
+                    let Some(taken) = body[name].as_str() else { continue };
+                    let length = taken.chars().count();
+                    assert!(text.max_length.is_none_or(|max| length <= max), "{schema}.{name}: {length}");
+                    assert!(
+                        pattern.as_ref().is_none_or(|one| one.is_match(taken)),
+                        "{schema}.{name}: {sent:?}"
+                    );
+                    tried += 1;
+                }
+            }
+        }
+        assert!(tried > 100, "{tried}");
     }
 
     /// Fields whose names look like a secret's and that let nobody in, that are

@@ -78,7 +78,7 @@ static FORMATS: [Format; 15] = [
     // When backups are made.
     ours("backup-time", Check::AsIs(backup_time)),
     // Stands for what the app looks up, which refuses what is not there.
-    ours("looked-up", Check::AsIs(|_, _, _| Ok(()))),
+    ours("looked-up", Check::AsIs(|text, length, place| length.check(text, place))),
     // A time that the document describes in words.
     ours("time", Check::Mended(date_time)),
     Format { name: "date-time", is_public: true, check: Check::Mended(date_time) },

@@ -1,5 +1,6 @@
 //! What can go wrong with each operation, as the document says it.
 
+use coppice_core::access::LimitedKeys;
 use coppice_core::operation::{CallerRule, Operation};
 use coppice_wire::ErrorBody;
 use utoipa::ToSchema;
@@ -91,16 +92,36 @@ impl Facts<'_> {
     }
 }
 
+/// The whole rule of access, as the table of operations has it.
 fn forbidden(operation: &Operation) -> String {
+    let scope = match operation.scope {
+        Some(scope) => {
+            format!("The credential may not do this here. The scope `{}` is needed.", scope.as_str())
+        }
+        None => "The credential may not do this.".to_owned(),
+    };
     let who = match operation.caller {
         CallerRule::Anybody => "",
         CallerRule::User => " A user's credential is needed.",
         CallerRule::Owner => " The credential of the organization's owner is needed.",
     };
-    match operation.scope {
-        Some(scope) => {
-            format!("The credential may not do this here. The scope `{}` is needed.{who}", scope.as_str())
+    let keys = match operation.limited_keys {
+        LimitedKeys::Allowed => "",
+        LimitedKeys::MakesBranches => " Keys that are limited to branches may not.",
+        LimitedKeys::RefusedWithBranchLimit => {
+            " Keys that are limited to branches, or to those that they make, may not."
         }
-        None => format!("The credential may not do this.{who}"),
-    }
+        LimitedKeys::RefusedWithLogin => " Keys with a login of their own may not.",
+        LimitedKeys::Refused => {
+            " Keys that are limited to projects, branches or a login of their own may not."
+        }
+    };
+    let enabled =
+        if operation.needs_enabled_organization { " The organization has to be enabled." } else { "" };
+    let anew = if operation.asks_anew {
+        " In a browser, its person has to have shown just now who they are."
+    } else {
+        ""
+    };
+    format!("{scope}{who}{keys}{enabled}{anew}")
 }
