@@ -23,7 +23,14 @@ const IMPOSSIBLE: &str = "select b.id || ': ' || case
     union all select coalesce(b.id, p.branch_id) || ': what it is to be is not what is metered'
     from (select * from branches where goal <> 'deleted') b
     full join (select * from usage_periods where ended_at is null) p on p.branch_id = b.id
-    where (b.goal = 'running') is distinct from p.is_awake";
+    where (b.goal = 'running') is distinct from p.is_awake
+    union all select v.id || ': no tombstone names it, and ' || case
+        when b.goal = 'deleted' then 'its branch is deleted' else 'nobody has it' end
+    from volumes v join branches b on b.id = v.branch_id
+    where v.state <> 'removed' and not exists (select from tombstones t where t.volume_id = v.id)
+        and (b.goal = 'deleted' or not (v.id in (b.volume_id, coalesce(b.replacement_id, b.volume_id))
+            or exists (select from branch_versions n where n.volume_id = v.id)
+            or exists (select from instances i where i.volume_id = v.id)))";
 
 /// What every branch is, for the comparison at the end.
 const BRANCHES: &str = "select b.id, b.goal, b.state, v.state, v.id, v.host_id, b.managed_role_verifier,
@@ -43,15 +50,21 @@ const VOLUMES: &str = "select v.id, v.parent_volume_id, v.state = 'planned'
 const EXPIRED: &str =
     "select b.id || ' has expired' from branches b where b.expires_at < now() and b.deleted_at is null";
 
-/// What only the newest claim of a branch may change, of branches that were
-/// claimed after a process with this epoch had died. Their owners may do what
+/// Tombstones of what was not removed.
+const TOMBSTONES: &str = "select 'the tombstone of volume ' || volume_id || ' is not settled' from tombstones where removed_at is null";
+
+/// What only the newest claim of a branch may change, by branch, of those that a
+/// later start than that with this epoch has claimed. Their owners may do what
 /// they want at any time, and removing what a tombstone names needs no claim.
-pub(crate) fn fenced(metastore: &mut Metastore, epoch: u32) -> Vec<Vec<Option<String>>> {
-    metastore.admin.query(&format!(
-        "select b.id, b.state, b.message, v.state, b.verifiers_checkpoint
+pub(crate) fn fenced(metastore: &mut Metastore, epoch: u32) -> BTreeMap<Option<String>, Vec<Option<String>>> {
+    let rows = metastore.admin.query(&format!(
+        "select b.id, b.state, b.message, v.id, v.state, b.verifiers_checkpoint,
+             (select string_agg(i.id || i.volume_id || i.is_ready, ' ' order by i.ordinal)
+              from instances i where i.branch_id = b.id)
          from branches b join volumes v on v.id = b.volume_id
-         where b.claim_token >> 32 > {epoch} and b.goal <> 'deleted' and b.state <> 'updating' order by 1"
-    ))
+         where b.claim_token >> 32 > {epoch} and b.goal <> 'deleted' and b.state <> 'updating'"
+    ));
+    rows.into_iter().map(|mut row| (row.remove(0), row)).collect()
 }
 
 /// Looks at the rows.
@@ -238,8 +251,12 @@ fn wrong_volumes(state: &State, origins: &Origins) -> Vec<String> {
 /// What is not as the rows and their owners want it.
 pub(crate) fn unsettled(metastore: &mut Metastore, world: &World) -> Vec<String> {
     let rows: Vec<_> = metastore.admin.query(BRANCHES).into_iter().map(Row::read).collect();
-    let expired = metastore.admin.query(EXPIRED).into_iter().flatten().flatten();
-    let mut problems: Vec<_> = expired.collect();
+    let mut problems: Vec<_> = [EXPIRED, TOMBSTONES]
+        .iter()
+        .flat_map(|query| metastore.admin.query(query))
+        .flatten()
+        .flatten()
+        .collect();
     let origins: Origins = metastore.admin.query(VOLUMES).into_iter().filter_map(origin).collect();
     let state = world.lock();
     problems.extend(wrong_volumes(&state, &origins));

@@ -19,6 +19,12 @@ use crate::world::{Faults, ProcessId, World};
 const EVENTS_MAX: u32 = 3000;
 /// For how long the machines were up when it began.
 const UPTIME: Duration = Duration::from_secs(1_000_000);
+/// What owners do is chosen by a number below this.
+pub(crate) const CHOICES: usize = 100;
+/// So many kinds of steps and statements are told apart as places at which things go wrong.
+const SPOTS: u32 = 24;
+/// How often they do at the weak one, of a thousand.
+const WEAKNESS: u32 = 250;
 /// What happening takes, so that no two things have the same time.
 const MOMENT: Duration = Duration::from_micros(1);
 
@@ -65,6 +71,10 @@ pub(crate) struct History<'a> {
     pub(crate) actions_left: u32,
     /// How often something ends, of a thousand.
     pub(crate) crashes: u32,
+    /// Steps and writes of this kind fail often, or are the last that their process does.
+    pub(crate) weak_spot: Option<u32>,
+    /// What is asked for over and over.
+    pub(crate) habit: Option<usize>,
     pub(crate) names: u32,
 }
 
@@ -75,14 +85,16 @@ pub(crate) struct Weather {
     faults: Faults,
     /// How often something ends, of a thousand.
     crashes: u32,
-    /// What is asked for.
+    weak_spot: Option<u32>,
+    habit: Option<usize>,
+    /// How much is asked for.
     actions: u32,
 }
 
 impl Weather {
     /// Nothing goes wrong by itself.
     pub(crate) fn calm() -> Self {
-        Self { machines: 1, faults: Faults::default(), crashes: 0, actions: 0 }
+        Self { machines: 1, faults: Faults::default(), crashes: 0, weak_spot: None, habit: None, actions: 0 }
     }
 
     fn draw(dice: &mut Dice) -> Self {
@@ -99,7 +111,9 @@ impl Weather {
             };
         }
         let crashes = if dice.happens(800) { dice.below(12) as u32 } else { 0 };
-        Self { machines, faults, crashes, actions: dice.between(4, 16) as u32 }
+        let weak_spot = dice.happens(500).then(|| dice.below(SPOTS as usize) as u32);
+        let habit = dice.happens(500).then(|| dice.below(CHOICES));
+        Self { machines, faults, crashes, weak_spot, habit, actions: dice.between(4, 16) as u32 }
     }
 }
 
@@ -107,7 +121,7 @@ impl<'a> History<'a> {
     pub(crate) fn new(metastore: &'a mut Metastore, seed: u64, dice: Dice, weather: Weather) -> Self {
         metastore.clear();
         coppice_core::random::seed_on_this_thread(Some(seed));
-        let Weather { machines, faults, crashes, actions } = weather;
+        let Weather { machines, faults, crashes, weak_spot, habit, actions } = weather;
         let world = World::new(seed ^ 0x5EED, machines);
         world.lock().faults = faults;
         let link = Link::new(metastore.socket(), std::mem::take(&mut metastore.spare));
@@ -125,6 +139,8 @@ impl<'a> History<'a> {
             events: 0,
             actions_left: actions,
             crashes,
+            weak_spot,
+            habit,
             names: 0,
         }
     }
@@ -258,30 +274,65 @@ impl<'a> History<'a> {
         }
         let chosen = self.dice.below(turns.len() + gates);
         match turns.get(chosen) {
-            Some(Turn::Statement(connection)) => {
-                let ghost = self.link.ghost(*connection);
-                let ghost = ghost.and_then(|process| self.world.lock().epochs.get(&process).copied());
-                let before = ghost.map(|epoch| checks::fenced(self.metastore, epoch));
-                let delivered = self.link.deliver(*connection, &mut self.metastore.admin);
-                let after = ghost.map(|epoch| checks::fenced(self.metastore, epoch));
-                let mut state = self.world.lock();
-                state.note(delivered.what);
-                delivered.faults.into_iter().for_each(|fault| state.violation(fault));
-                if before != after {
-                    state.violation("an older claim has changed what a newer one found");
-                }
-                drop(state);
-                if delivered.is_write {
-                    checks::rows(self.metastore, &self.world);
-                }
-            }
+            Some(Turn::Statement(connection)) => self.carry_out(*connection),
             Some(Turn::Notification(connection)) => {
                 let is_lost = self.dice.happens(self.world.lock().faults.lost_statements);
                 self.link.notify(*connection, is_lost);
             }
-            None => self.world.lock().open_gate(chosen - turns.len()),
+            None => self.let_step_go_on(chosen - turns.len()),
         }
         true
+    }
+
+    /// The next statement of a connection is carried out.
+    fn carry_out(&mut self, connection: u32) {
+        let sender = self.link.sender(connection);
+        let older = sender.and_then(|process| self.world.lock().epoch_of_older(process));
+        let before = older.map(|epoch| checks::fenced(self.metastore, epoch));
+        let delivered = self.link.deliver(connection, &mut self.metastore.admin);
+        let after = older.map(|epoch| checks::fenced(self.metastore, epoch));
+        let has_changed = before.zip(after).is_some_and(|(before, after)| {
+            before.iter().any(|(branch, row)| after.get(branch).is_some_and(|now| now != row))
+        });
+        let is_last = delivered.is_write && self.is_weak(&delivered.what);
+        {
+            let mut state = self.world.lock();
+            state.note(delivered.what);
+            delivered.faults.into_iter().for_each(|fault| state.violation(fault));
+            if has_changed {
+                state.violation("an older claim has changed what a newer one found");
+            }
+        }
+        if delivered.is_write {
+            checks::rows(self.metastore, &self.world);
+        }
+        if let Some(sender) = sender.filter(|_| is_last) {
+            self.kill_if_there(sender);
+        }
+    }
+
+    /// A step of the engine does, or fails, or never does.
+    fn let_step_go_on(&mut self, number: usize) {
+        let due = self.world.lock().step_due(number);
+        let Some((process, what)) = due else { return };
+        if self.is_weak(&what) {
+            match self.dice.happens(500) {
+                true => return self.kill_if_there(process),
+                false => self.world.lock().make_step_fail(number),
+            }
+        }
+        self.world.lock().open_gate(number);
+    }
+
+    /// Whether things go wrong at what is of this kind, this time.
+    fn is_weak(&mut self, what: &str) -> bool {
+        self.weak_spot == Some(spot_of(what)) && self.dice.happens(WEAKNESS)
+    }
+
+    fn kill_if_there(&mut self, process: ProcessId) {
+        if let Some(at) = self.processes.iter().position(|one| one.id == process) {
+            self.kill(at);
+        }
     }
 
     pub(crate) fn advance(&mut self, time: Duration) {
@@ -304,4 +355,10 @@ impl<'a> History<'a> {
             }
         }
     }
+}
+
+/// The kind of something that happens: the words of what is told of it, without names.
+fn spot_of(what: &str) -> u32 {
+    let words = what.split(' ').filter(|word| word.bytes().all(|byte| byte.is_ascii_lowercase()));
+    words.flat_map(str::bytes).fold(0_u32, |sum, byte| sum.wrapping_mul(31).wrapping_add(byte.into())) % SPOTS
 }

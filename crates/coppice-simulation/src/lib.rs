@@ -16,6 +16,7 @@
 
 #![cfg(debug_assertions)]
 
+mod answers;
 mod backend;
 mod checks;
 mod dice;

@@ -9,11 +9,16 @@ use coppice_app::{
 };
 use coppice_core::access::{AskedExpiry, Caller, CredentialId, Grant, Principal};
 use coppice_core::branch::{BranchState, MANAGED_ROLE};
+use coppice_core::operation::{
+    CREATE_BRANCH, DELETE_BRANCH, Operation, PURGE_BRANCH, RESET_BRANCH, ROTATE_BRANCH_CREDENTIALS,
+    UNDELETE_BRANCH, UPDATE_BRANCH,
+};
 use coppice_core::organization::{BillingStatus, Organization, Role, UsageTier};
 use coppice_core::project::ScaleToZeroChange;
 use coppice_core::target::{InBranch, InProject, InTrash};
 use coppice_core::{ApiKeyId, BranchId, InstanceId, OrganizationId, ProjectId, Result, UserId};
 
+use crate::answers;
 use crate::metastore::start_of_time;
 use crate::process::REGION;
 use crate::world::{ProcessId, World};
@@ -62,6 +67,24 @@ pub(crate) enum Action {
     Connect(BranchId, Duration),
 }
 
+impl Action {
+    /// The operation of the API that does it.
+    fn operation(&self) -> Option<&'static Operation> {
+        match self {
+            Self::Create { .. } | Self::Child { .. } => Some(&CREATE_BRANCH),
+            Self::Hibernate(_) | Self::Wake(_) | Self::Configure(..) | Self::Replicate(..) => {
+                Some(&UPDATE_BRANCH)
+            }
+            Self::Rotate(_) => Some(&ROTATE_BRANCH_CREDENTIALS),
+            Self::Delete(..) => Some(&DELETE_BRANCH),
+            Self::Undelete(_) => Some(&UNDELETE_BRANCH),
+            Self::Reset(..) => Some(&RESET_BRANCH),
+            Self::Purge(_) => Some(&PURGE_BRANCH),
+            Self::Connect(..) => None,
+        }
+    }
+}
+
 /// Does it, and notes what came of it.
 pub(crate) async fn carry_out(action: Action, app: App, world: World, place: Place) {
     let outcome = match &action {
@@ -70,7 +93,13 @@ pub(crate) async fn carry_out(action: Action, app: App, world: World, place: Pla
     };
     let text = match outcome {
         Ok(text) => text,
-        Err(error) => format!("refused: {}", error.for_log()),
+        Err(error) => {
+            if !answers::is_documented(action.operation(), &error) {
+                let why = format!("{action:?} is answered {}: {}", error.status(), error.for_log());
+                world.lock().violation(why);
+            }
+            format!("refused: {}", error.for_log())
+        }
     };
     world.lock().note(format!("{action:?} at process {}: {text}", place.0.0));
 }

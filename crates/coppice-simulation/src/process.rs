@@ -158,7 +158,7 @@ async fn boot(
     let installation = InstallationId::from_trusted("ins_simulated");
     store.installation_ensure(&installation, true).await?;
     let epoch = store.host_start(&host, &region, "local", "boot").await?;
-    world.lock().epochs.insert(process, epoch);
+    world.lock().epochs.insert(process, (machine, epoch));
     let engine: SharedEngine = Arc::new(SimulatedEngine::new(world.clone(), machine, process));
     let key = Arc::new(MasterKey::new(&[7; MasterKey::LENGTH]));
     let control_plane = ControlPlane { installation: installation.clone(), host: host.clone(), epoch };

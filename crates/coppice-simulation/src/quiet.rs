@@ -19,6 +19,7 @@ impl History<'_> {
     pub(crate) fn end(&mut self) {
         self.world.lock().note("it is quiet from here");
         self.world.lock().faults = Faults::default();
+        self.weak_spot = None;
         self.leave_one_process_to_each_machine();
         let began = self.now();
         let mut settled_since = None;

@@ -4,9 +4,12 @@ use std::time::Duration;
 
 use coppice_core::BranchId;
 
-use crate::history::History;
+use crate::history::{CHOICES, History};
 use crate::owner::{Action, carry_out};
 use crate::process::Process;
+
+/// How often owners do what they always do, and to their first branch, of a thousand.
+const HABIT: u32 = 400;
 
 impl History<'_> {
     /// Somebody does something.
@@ -45,14 +48,16 @@ impl History<'_> {
     }
 
     fn draw_action(&mut self, known: &[(BranchId, usize)]) -> Action {
-        let chosen = if known.is_empty() { 0 } else { self.dice.below(100) };
+        let habit = self.habit.filter(|_| self.dice.happens(HABIT));
+        let chosen = if known.is_empty() { 0 } else { habit.unwrap_or_else(|| self.dice.below(CHOICES)) };
         self.names += 1;
         let name = format!("branch-{}", self.names);
         if chosen < 12 {
             let inactivity_minutes = self.dice.between(1, 3) as u32;
             return Action::Create { name, inactivity_minutes };
         }
-        let branch = known[self.dice.below(known.len())].0.clone();
+        let is_first = self.habit.is_some() && self.dice.happens(HABIT);
+        let branch = known[if is_first { 0 } else { self.dice.below(known.len()) }].0.clone();
         match chosen {
             12..28 => {
                 let lasts = self.dice.happens(300).then(|| Duration::from_secs(self.dice.between(1, 90)));
@@ -65,14 +70,14 @@ impl History<'_> {
             70..78 => Action::Delete(branch, self.dice.happens(300)),
             78..82 => Action::Undelete(branch),
             82..83 => Action::Purge(branch),
-            83..91 => {
+            83..90 => {
                 let machine =
                     |id: &BranchId| known.iter().find(|(one, _)| one == id).map(|(_, machine)| *machine);
                 let source = known[self.dice.below(known.len())].0.clone();
                 let is_beside = source != branch && machine(&source) == machine(&branch);
                 Action::Reset(branch, Some(source).filter(|_| is_beside))
             }
-            91..94 => Action::Replicate(branch, self.dice.below(3) as u32),
+            90..96 => Action::Replicate(branch, self.dice.below(3) as u32),
             _ => Action::Connect(branch, Duration::from_millis(self.dice.between(1, 90_000))),
         }
     }

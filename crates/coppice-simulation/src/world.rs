@@ -112,8 +112,8 @@ pub(crate) struct State {
     pub(crate) sessions: Vec<(BranchId, ProcessId)>,
     /// Branches whose new clients have to wait.
     pub(crate) held: BTreeSet<BranchId>,
-    /// The upper halves of the claims of each process.
-    pub(crate) epochs: BTreeMap<ProcessId, u32>,
+    /// The machine of each process, and the upper half of its claims.
+    pub(crate) epochs: BTreeMap<ProcessId, (usize, u32)>,
     /// Branches that their owners were told of, with the machine that they are on.
     pub(crate) known: Vec<(BranchId, usize)>,
     /// Rows that clients were told are written, by volume.
@@ -199,6 +199,13 @@ impl State {
         self.gates.iter().any(|gate| gate.what.starts_with(what))
     }
 
+    /// The epoch of a process, if a later start has done anything on the same machine.
+    pub(crate) fn epoch_of_older(&self, process: ProcessId) -> Option<u32> {
+        let (machine, epoch) = *self.epochs.get(&process)?;
+        let is_older = |(on, other): &(usize, u32)| *on == machine && *other > epoch;
+        self.epochs.values().any(is_older).then_some(epoch)
+    }
+
     fn may_go_on(&self, gate: &Gate) -> bool {
         gate.due <= self.now && self.withheld.is_none_or(|what| !gate.what.starts_with(what))
     }
@@ -209,10 +216,27 @@ impl State {
         self.gates.iter().filter(|gate| self.may_go_on(gate)).count()
     }
 
+    fn gate_due(&self, number: usize) -> Option<usize> {
+        let mut due = (0..self.gates.len()).filter(|at| self.may_go_on(&self.gates[*at]));
+        due.nth(number)
+    }
+
+    /// Whose step one of those is, and what it does.
+    pub(crate) fn step_due(&self, number: usize) -> Option<(ProcessId, String)> {
+        let gate = &self.gates[self.gate_due(number)?];
+        Some((gate.process, gate.what.clone()))
+    }
+
+    /// One of them will not go well.
+    pub(crate) fn make_step_fail(&mut self, number: usize) {
+        if let Some(at) = self.gate_due(number) {
+            self.gates[at].fails = true;
+        }
+    }
+
     /// Lets one of the steps that could go on do so.
     pub(crate) fn open_gate(&mut self, number: usize) {
-        let mut due = self.gates.iter().enumerate().filter(|(_, gate)| self.may_go_on(gate));
-        let Some((at, _)) = due.nth(number) else { return };
+        let Some(at) = self.gate_due(number) else { return };
         let gate = self.gates.remove(at);
         let outcome = if gate.fails { ": fails" } else { "" };
         self.note(format!("process {} goes on with {}{outcome}", gate.process.0, gate.what));

@@ -148,10 +148,9 @@ impl Link {
         statements.chain(notifications).collect()
     }
 
-    /// The process that sent what a connection says next, if it has died since.
-    pub(crate) fn ghost(&self, number: u32) -> Option<ProcessId> {
-        let connection = self.connections.iter().find(|one| one.number == number)?;
-        (!self.listeners.contains_key(&connection.process)).then_some(connection.process)
+    /// The process that sent what a connection says next.
+    pub(crate) fn sender(&self, number: u32) -> Option<ProcessId> {
+        self.connections.iter().find(|one| one.number == number).map(|one| one.process)
     }
 
     /// Whether a statement waits to be carried out that begins like this.
@@ -233,7 +232,7 @@ impl Link {
                     answer
                         .errors
                         .iter()
-                        .filter(|(code, _)| is_fault(code))
+                        .filter(|(code, text)| is_fault(code, text))
                         .map(|(code, text)| format!("the metastore refused a statement: {code} {text}")),
                 );
                 if is_write && !connection.backend.as_ref().is_some_and(|one| one.is_in_transaction) {
@@ -309,9 +308,16 @@ fn fresh(mut backend: Backend) -> Backend {
 }
 
 /// Whether the platform may never cause an error: a deadlock, a row that the
-/// schema forbids, a statement that makes no sense.
-fn is_fault(code: &str) -> bool {
-    code == "40P01" || code == "23514" || code == "23503" || code.starts_with("42") || code.starts_with("XX")
+/// schema forbids, one that is there already, a statement that makes no sense.
+/// Owners choose names, and which are taken is found out by trying.
+fn is_fault(code: &str, text: &str) -> bool {
+    let is_repetition = code == "23505" && !text.contains("branches_name");
+    is_repetition
+        || code == "40P01"
+        || code == "23514"
+        || code == "23503"
+        || code.starts_with("42")
+        || code.starts_with("XX")
 }
 
 impl Faults {
