@@ -72,23 +72,24 @@ async fn list_instance_types(
     _: Access,
     Query(asked): Query<InRegion>,
 ) -> Result<Shown<wire::InstanceTypeList>> {
-    let types = app.offers.instance_types(asked.region.as_deref())?.into_iter().map(|(region, kind)| {
-        let (hourly_rate, storage_monthly_rate) = app.billing.rates_of(&kind);
-        wire::InstanceType {
-            name: kind.name,
-            vcpus: kind.vcpus,
-            ram: kind.ram_gib,
-            hourly_rate,
-            storage_monthly_rate,
-            region: region.to_string(),
-        }
-    });
+    let types =
+        app.offers.instance_types(asked.region.as_deref()).await?.into_iter().map(|(region, kind)| {
+            let (hourly_rate, storage_monthly_rate) = app.billing.rates_of(&kind);
+            wire::InstanceType {
+                name: kind.name,
+                vcpus: kind.vcpus,
+                ram: kind.ram_gib,
+                hourly_rate,
+                storage_monthly_rate,
+                region: region.to_string(),
+            }
+        });
     Ok(Shown(wire::InstanceTypeList { instance_types: types.collect() }))
 }
 
 async fn list_images(app: App, _: Access, Query(asked): Query<InRegion>) -> Result<Shown<wire::ImageList>> {
     let images =
-        app.offers.images(asked.region.as_deref())?.into_iter().map(|(image, regions)| wire::Image {
+        app.offers.images(asked.region.as_deref()).await?.into_iter().map(|(image, regions)| wire::Image {
             name: image_name(image.version),
             major_version: image.version.major.to_string(),
             full_version: image.version.to_string(),

@@ -119,13 +119,13 @@ pub struct LogRetention {
 #[async_trait]
 pub trait Engine: Send + Sync + 'static {
     /// PostgreSQL releases that can be run, newest last.
-    fn images(&self) -> Vec<Image>;
+    async fn images(&self) -> Result<Vec<Image>>;
 
     /// What an image brings.
     async fn image_contents(&self, version: PostgresVersion) -> Result<Arc<ImageContents>>;
 
     /// The size of the machine.
-    fn capacity(&self) -> Capacity;
+    async fn capacity(&self) -> Result<Capacity>;
 
     /// Makes a volume and returns when it is complete and durable.
     async fn create_volume(&self, plan: &VolumePlan) -> Result<VolumeFacts>;

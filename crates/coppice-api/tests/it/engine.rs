@@ -84,16 +84,16 @@ fn is_not_running<T>(instance: &InstanceId) -> Result<T> {
 
 #[async_trait]
 impl Engine for NoPostgres {
-    fn images(&self) -> Vec<Image> {
-        vec![]
+    async fn images(&self) -> Result<Vec<Image>> {
+        Ok(vec![])
     }
 
     async fn image_contents(&self, version: PostgresVersion) -> Result<Arc<ImageContents>> {
         Err(EngineError::NoImage(version))
     }
 
-    fn capacity(&self) -> Capacity {
-        Capacity { cpus: 1, memory_bytes: 1 << 30 }
+    async fn capacity(&self) -> Result<Capacity> {
+        Ok(Capacity { cpus: 1, memory_bytes: 1 << 30 })
     }
 
     async fn create_volume(&self, plan: &VolumePlan) -> Result<VolumeFacts> {

@@ -284,7 +284,7 @@ impl Branches {
                 let Past { volume, lsn, base } =
                     past.unwrap_or_else(|| Past { volume: parent.volume.clone(), lsn: None, base: None });
                 let major = self.major_of_past(tx, &parent, &volume).await?;
-                let version = self.release_of(parent.spec.version, major)?;
+                let version = self.release_of(parent.spec.version, major).await?;
                 let is_other_major = version.major != parent.spec.version.major;
                 let spec = BranchSpec { replicas: 0, version, ..parent.spec };
                 let spec = self.changed_spec(&spec, change).await?.spec;
@@ -305,8 +305,8 @@ impl Branches {
 
     async fn custom_spec(&self, custom: &CustomBranch) -> Result<BranchSpec> {
         let region = self.offers.check_region(&custom.region)?;
-        let kind = self.offered_type(region.as_str(), &custom.instance_type)?;
-        let version = self.offers.choose_image(&custom.image)?;
+        let kind = self.offered_type(region.as_str(), &custom.instance_type).await?;
+        let version = self.offers.choose_image(&custom.image).await?;
         self.check_storage("configuration.storage", custom.storage_gib)?;
         let contents = self.offers.image_contents(version).await?;
         let preload_libraries =

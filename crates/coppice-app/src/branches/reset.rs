@@ -180,7 +180,7 @@ impl Branches {
     /// # Errors
     /// `invalid_image`, `invalid_postgres_parameter`, `invalid_preload_library`
     async fn image_of_past(&self, spec: &BranchSpec, major: u32) -> Result<PostgresVersion> {
-        let version = self.release_of(spec.version, major)?;
+        let version = self.release_of(spec.version, major).await?;
         if version.major != spec.version.major {
             self.check_fits(spec, version).await?;
         }
@@ -191,10 +191,10 @@ impl Branches {
     ///
     /// # Errors
     /// `invalid_image`
-    pub(super) fn release_of(&self, has: PostgresVersion, major: u32) -> Result<PostgresVersion> {
+    pub(super) async fn release_of(&self, has: PostgresVersion, major: u32) -> Result<PostgresVersion> {
         match has.major == major {
             true => Ok(has),
-            false => self.offers.choose_image(&format!("postgres:{major}")),
+            false => self.offers.choose_image(&format!("postgres:{major}")).await,
         }
     }
 

@@ -55,11 +55,11 @@ impl Branches {
             let (spec, how, meanwhile) = (spec.clone(), Reconfigure::Reload, BranchState::Updating);
             return Ok(NewSpec { spec, how, meanwhile });
         }
-        let version = self.changed_version(spec.version, change.image.as_deref())?;
+        let version = self.changed_version(spec.version, change.image.as_deref()).await?;
         let storage_gib = self.grown_storage(spec.storage_gib, change.storage_gib)?;
         let contents = self.offers.image_contents(version).await?;
         let old_type = instance_type(&spec.instance_type);
-        let new_type = self.changed_type(spec, change.instance_type.as_deref())?;
+        let new_type = self.changed_type(spec, change.instance_type.as_deref()).await?;
         let preload_libraries = match change.preload_libraries.as_deref() {
             // In another order they are the same.
             Some(asked) if set(asked) != set(&spec.preload_libraries) => {
@@ -108,10 +108,10 @@ impl Branches {
     }
 
     /// The release that a branch is to have: a later one of the same major version.
-    fn changed_version(&self, has: PostgresVersion, asked: Option<&str>) -> Result<PostgresVersion> {
+    async fn changed_version(&self, has: PostgresVersion, asked: Option<&str>) -> Result<PostgresVersion> {
         // Its own may not be offered any more.
         let Some(name) = asked.filter(|name| *name != image_name(has)) else { return Ok(has) };
-        let asked = self.offers.choose_image(name)?;
+        let asked = self.offers.choose_image(name).await?;
         if asked.major != has.major {
             let why = format!(
                 "the branch has PostgreSQL {}, and its data is in the format of that: upgradeBranch (`coppice branch \
@@ -141,17 +141,17 @@ impl Branches {
     }
 
     /// The size that a branch is to have.
-    fn changed_type(&self, spec: &BranchSpec, asked: Option<&str>) -> Result<InstanceType> {
+    async fn changed_type(&self, spec: &BranchSpec, asked: Option<&str>) -> Result<InstanceType> {
         // Its own may not be offered any more.
         match asked.filter(|name| *name != spec.instance_type && *name != CUSTOM) {
             None => Ok(instance_type(&spec.instance_type)),
-            Some(name) => self.offered_type(spec.region.as_str(), name),
+            Some(name) => self.offered_type(spec.region.as_str(), name).await,
         }
     }
 
     /// The size with this name, where it fits.
-    pub(super) fn offered_type(&self, region: &str, name: &str) -> Result<InstanceType> {
-        let mut types = self.offers.instance_types(Some(region))?.into_iter().map(|(_, kind)| kind);
+    pub(super) async fn offered_type(&self, region: &str, name: &str) -> Result<InstanceType> {
+        let mut types = self.offers.instance_types(Some(region)).await?.into_iter().map(|(_, kind)| kind);
         types.find(|kind| kind.name == name).ok_or_else(|| {
             Error::invalid(ErrorCode::InvalidInstanceType, format!("unknown instance type {}", excerpt(name)))
         })

@@ -46,7 +46,7 @@ impl Branches {
         if let Some(used_up) = self.store.budget_of_branch_in_tx(&mut tx, id).await? {
             return Err(used_up.error());
         }
-        let version = self.later_major(current.spec.version, &to.image)?;
+        let version = self.later_major(current.spec.version, &to.image).await?;
         self.check_fits(&current.spec, version).await?;
         let volume = VolumeId::generate(Utc::now());
         let new = NewVolume {
@@ -75,8 +75,8 @@ impl Branches {
         find_in_project(&self.store, within, id).await
     }
 
-    fn later_major(&self, has: PostgresVersion, name: &str) -> Result<PostgresVersion> {
-        let asked = self.offers.choose_image(name)?;
+    async fn later_major(&self, has: PostgresVersion, name: &str) -> Result<PostgresVersion> {
+        let asked = self.offers.choose_image(name).await?;
         match asked.major > has.major {
             true => Ok(asked),
             false => {

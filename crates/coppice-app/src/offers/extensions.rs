@@ -6,7 +6,7 @@ use coppice_core::parameter::PRELOAD_LIBRARIES;
 use coppice_core::{Error, ErrorCode, Result};
 use coppice_engine::ImageContents;
 
-use super::Offers;
+use super::{Offers, unanswered};
 
 /// What an extension is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,8 +41,8 @@ impl Offers {
     /// `invalid_image`, `invalid_region`
     pub async fn extensions(&self, image: &str, region: Option<&str>) -> Result<Vec<Extension>> {
         // Every region offers the same images; an unknown region is refused.
-        self.images(region)?;
-        let version = self.choose_image(image)?;
+        self.images(region).await?;
+        let version = self.choose_image(image).await?;
         let contents = self.image_contents(version).await?;
         let created = contents.extensions.iter().filter(|file| file.is_trusted).map(|file| Extension {
             name: file.name.clone(),
@@ -69,13 +69,14 @@ impl Offers {
     }
 
     /// The release that an image's name means.
-    pub(crate) fn choose_image(&self, name: &str) -> Result<PostgresVersion> {
+    pub(crate) async fn choose_image(&self, name: &str) -> Result<PostgresVersion> {
         let invalid = |why: &str| {
             Error::invalid(ErrorCode::InvalidImage, format!("invalid image {}: {why}", excerpt(name)))
         };
         let request = ImageRequest::parse(name)
             .ok_or_else(|| invalid("write postgres:<major> or postgres:<major>.<minor>"))?;
-        let offered: Vec<_> = self.engine.images().into_iter().map(|image| image.version).collect();
+        let images = self.engine.images().await.map_err(unanswered)?;
+        let offered: Vec<_> = images.into_iter().map(|image| image.version).collect();
         request.choose(&offered).ok_or_else(|| invalid("not offered in this region"))
     }
 
@@ -84,7 +85,7 @@ impl Offers {
         &self,
         version: PostgresVersion,
     ) -> Result<std::sync::Arc<ImageContents>> {
-        self.engine.image_contents(version).await.map_err(|error| Error::internal(error.chain()))
+        self.engine.image_contents(version).await.map_err(unanswered)
     }
 
     /// Libraries as the owner of a branch asked for them, or the usual ones.

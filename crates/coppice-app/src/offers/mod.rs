@@ -7,7 +7,7 @@ use std::net::IpAddr;
 use coppice_core::error::excerpt;
 use coppice_core::instance_type::{InstanceType, types_that_fit};
 use coppice_core::{Error, ErrorCode, RegionId, Result};
-use coppice_engine::{Image, SharedEngine};
+use coppice_engine::{EngineError, Image, SharedEngine};
 
 pub use extensions::{Extension, ExtensionKind};
 
@@ -68,8 +68,8 @@ impl Offers {
     ///
     /// # Errors
     /// `invalid_region`
-    pub fn instance_types(&self, region: Option<&str>) -> Result<Vec<(RegionId, InstanceType)>> {
-        let capacity = self.engine.capacity();
+    pub async fn instance_types(&self, region: Option<&str>) -> Result<Vec<(RegionId, InstanceType)>> {
+        let capacity = self.engine.capacity().await.map_err(unanswered)?;
         let regions = self.regions_named(region)?;
         Ok(regions
             .into_iter()
@@ -85,10 +85,15 @@ impl Offers {
     ///
     /// # Errors
     /// `invalid_region`
-    pub fn images(&self, region: Option<&str>) -> Result<Vec<(Image, Vec<RegionId>)>> {
+    pub async fn images(&self, region: Option<&str>) -> Result<Vec<(Image, Vec<RegionId>)>> {
         let regions: Vec<_> = self.regions_named(region)?.into_iter().map(|region| region.id).collect();
-        let mut images = self.engine.images();
+        let mut images = self.engine.images().await.map_err(unanswered)?;
         images.sort_by_key(|image| std::cmp::Reverse(image.version));
         Ok(images.into_iter().map(|image| (image, regions.clone())).collect())
     }
+}
+
+/// The engine should have told what there is.
+fn unanswered(error: EngineError) -> Error {
+    Error::internal(error.chain())
 }

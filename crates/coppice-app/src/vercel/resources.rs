@@ -77,8 +77,8 @@ impl Vercel {
     async fn make_resource(&self, project: ProjectId, database: &NewDatabase<'_>) -> Result<ResourceTold> {
         check_plan(&database.asked.plan)?;
         let region = self.region.as_str();
-        let image = self.offers.images(Some(region))?.into_iter().next();
-        let kind = self.offers.instance_types(Some(region))?.into_iter().next();
+        let image = self.offers.images(Some(region)).await?.into_iter().next();
+        let kind = self.offers.instance_types(Some(region)).await?.into_iter().next();
         let lacking = |what: &str| Error::unavailable(format!("there is no {what} for databases of Vercel"));
         let (image, _) = image.ok_or_else(|| lacking("PostgreSQL"))?;
         let (_, kind) = kind.ok_or_else(|| lacking("instance type"))?;

@@ -114,8 +114,8 @@ async fn change(instance: &InstanceId, changing: impl Future<Output = Result<()>
 
 #[async_trait]
 impl Engine for LocalEngine {
-    fn images(&self) -> Vec<Image> {
-        self.host.installed_images().into_iter().map(|image| Image { version: image.version }).collect()
+    async fn images(&self) -> Result<Vec<Image>> {
+        Ok(self.host.installed_images().into_iter().map(|image| Image { version: image.version }).collect())
     }
 
     async fn image_contents(&self, version: PostgresVersion) -> Result<Arc<ImageContents>> {
@@ -128,8 +128,8 @@ impl Engine for LocalEngine {
         Ok(found)
     }
 
-    fn capacity(&self) -> Capacity {
-        self.host.capacity()
+    async fn capacity(&self) -> Result<Capacity> {
+        Ok(self.host.capacity())
     }
 
     async fn create_volume(&self, plan: &VolumePlan) -> Result<VolumeFacts> {

@@ -123,8 +123,8 @@ impl SimulatedEngine {
 
 #[async_trait]
 impl Engine for SimulatedEngine {
-    fn images(&self) -> Vec<Image> {
-        vec![Image { version: VERSION }]
+    async fn images(&self) -> Result<Vec<Image>> {
+        Ok(vec![Image { version: VERSION }])
     }
 
     async fn image_contents(&self, _: PostgresVersion) -> Result<Arc<ImageContents>> {
@@ -132,8 +132,8 @@ impl Engine for SimulatedEngine {
         Ok(Arc::new(ImageContents { extensions: vec![], libraries: BTreeSet::new(), parameters }))
     }
 
-    fn capacity(&self) -> Capacity {
-        Capacity { cpus: 4, memory_bytes: 16 << 30 }
+    async fn capacity(&self) -> Result<Capacity> {
+        Ok(Capacity { cpus: 4, memory_bytes: 16 << 30 })
     }
 
     async fn create_volume(&self, plan: &VolumePlan) -> Result<VolumeFacts> {

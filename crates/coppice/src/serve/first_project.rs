@@ -121,9 +121,9 @@ async fn create_main_branch(app: &App, admin: &Path, project: &ProjectId) -> any
     let credential = app.callers.authenticate(Some(Presented::Bearer(key)), Some(&target)).await?;
     let access = app.callers.authorize(credential, &CREATE_BRANCH, &target)?;
     let (image, _) =
-        app.offers.images(Some(REGION))?.into_iter().next().context("no PostgreSQL is installed")?;
+        app.offers.images(Some(REGION)).await?.into_iter().next().context("no PostgreSQL is installed")?;
     let (_, smallest) =
-        app.offers.instance_types(Some(REGION))?.into_iter().next().context("no instance type")?;
+        app.offers.instance_types(Some(REGION)).await?.into_iter().next().context("no instance type")?;
     let request = NewBranchRequest {
         name: MAIN_BRANCH.to_owned(),
         description: String::new(),
