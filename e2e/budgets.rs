@@ -8,11 +8,26 @@ use crate::branches::{status, wait_for_status};
 /// A branch that connections wake uses up its budget, and gets more.
 pub(crate) fn keeps_asleep(coppice: &Platform, main: &str, url: &str) {
     let id = coppice.branch_id("main");
-    let used = format!(
-        "INSERT INTO usage_hours (branch_id, hour, meter, instance_type, correction, quantity, reason)
-         VALUES ('{id}', date_trunc('hour', now(), 'UTC'), 'awake', 'small', 1, 3::numeric * 3600000000, 'a test')"
+    let correct = |hour: &str| {
+        let what = ["--hour", hour, "--meter", "awake", "--type", "small", "--by", "10800000000"];
+        let command = ["admin", "correct-usage", &id, "--reason", "an outage was counted as sleep"];
+        coppice.run(&[&command[..], &what].concat())
+    };
+    let refused = correct("2020-01-01T00:00:00Z");
+    assert!(!refused.status.success());
+    let why = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(why.contains("is not sealed, or nothing was ever metered of that branch"), "{why}");
+    let sealed = psql(
+        &coppice.metastore_url(),
+        "INSERT INTO usage_sealed (hour) VALUES (date_trunc('month', now(), 'UTC'))
+         RETURNING to_char(hour AT TIME ZONE 'UTC', 'YYYY-MM-DD\"T\"HH24:MI:SS\"Z\"')",
     );
-    assert!(psql(&coppice.metastore_url(), &used).is_ok);
+    let hour = sealed.out.lines().next().expect("an hour");
+    let corrected = correct(hour);
+    assert!(corrected.status.success(), "{}", String::from_utf8_lossy(&corrected.stderr));
+    let lines = coppice.run(&["admin", "audit", "--action", "admin.correctUsage"]);
+    let told = String::from_utf8_lossy(&lines.stdout).split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(told.contains("admin.correctUsage succeeded operator"), "{told}");
     coppice.cli(&["budget", "set", "3", "instance-hours", "--branch", "main"]);
     wait_for_status(coppice, main, "STATUS_TYPE_HIBERNATED");
     let said = psql(url, "SELECT 1");
