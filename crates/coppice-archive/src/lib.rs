@@ -25,6 +25,7 @@ mod archive;
 mod barman;
 mod bounded;
 mod connection;
+mod directory;
 mod error;
 mod manifest;
 mod place;

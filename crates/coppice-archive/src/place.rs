@@ -7,12 +7,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use object_store::aws::AmazonS3Builder;
-use object_store::local::LocalFileSystem;
 use object_store::prefix::PrefixStore;
 use object_store::{ClientOptions, ObjectStore};
 use url::Url;
 
 use crate::bounded::BoundedConnector;
+use crate::directory::Directory;
 use crate::{ArchiveError, Result};
 
 /// A pack takes that long where a line is slow.
@@ -88,8 +88,7 @@ impl StorePlace {
             Self::Directory(path) => {
                 make_private_directory(path)
                     .map_err(ArchiveError::file(format!("making {}", path.display())))?;
-                let directory = LocalFileSystem::new_with_prefix(path).map_err(opening())?;
-                Ok(Arc::new(directory.with_fsync(true)))
+                Ok(Arc::new(Directory::new(path.clone()).map_err(opening())?))
             }
         }
     }

@@ -1,6 +1,7 @@
 //! Whose a store is, and who may write to it.
 
 use std::fs;
+use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::process::Command;
 
@@ -10,6 +11,7 @@ use coppice_archive::{Archive, ArchiveError, ArchiveKey, Records, StorePlace};
 use coppice_core::lsn::Lsn;
 use coppice_core::{HostId, InstallationId, VolumeId};
 use coppice_test_support::python_program;
+use rustix::fs::{CWD, Mode, mkfifoat};
 use zeroize::Zeroizing;
 
 use crate::support::{Store, installation, key, tree};
@@ -100,6 +102,43 @@ fn names_that_nobody_wrote_are_no_pieces_and_no_owners() {
     fs::write(store.directory.join("owner").join(u64::MAX.to_string()), "").expect("a file");
     let refused = store.runtime.block_on(Archive::take(&store.place, &key(1), &installation()));
     assert!(matches!(refused, Err(ArchiveError::Damaged { .. })), "no number is left");
+}
+
+#[test]
+fn a_link_in_a_directory_leads_nowhere_and_a_pipe_keeps_nothing_waiting() {
+    let store = Store::new();
+    let elsewhere = tempfile::tempdir().expect("a directory");
+    fs::write(elsewhere.path().join("file"), "of the host").expect("a file");
+    let thin = || store.runtime.block_on(store.archive.thin_records(0));
+    store.runtime.block_on(store.archive.put_records(&records("first"), Utc::now())).expect("written");
+    // Both sort before what is to be kept, and what takes the store over forgets earlier owners.
+    for directory in ["records", "owner"] {
+        let link = store.directory.join(directory).join("000");
+        symlink(elsewhere.path(), &link).expect("a link");
+        let refused = match directory {
+            "owner" => {
+                store.runtime.block_on(Archive::take(&store.place, &key(1), &installation())).map(drop)
+            }
+            _ => thin(),
+        };
+        let refused = refused.expect_err("a link").to_string();
+        assert!(refused.contains("000/file: there is a link"), "{refused}");
+        assert!(elsewhere.path().join("file").exists(), "{directory}");
+        fs::remove_file(link).expect("removed");
+    }
+    let name = store.runtime.block_on(store.archive.records()).expect("listed").remove(0);
+    let object = store.objects("records").remove(0);
+    fs::rename(&object, elsewhere.path().join("records")).expect("moved");
+    symlink(elsewhere.path().join("records"), &object).expect("a link");
+    assert!(store.runtime.block_on(store.archive.get_records(&name)).is_err());
+    fs::remove_file(&object).expect("removed");
+
+    let head = store.directory.join("coppice.json");
+    fs::remove_file(&head).expect("removed");
+    mkfifoat(CWD, &head, Mode::RWXU).expect("a pipe");
+    let refused = store.runtime.block_on(Archive::open(&store.place, &key(1))).expect_err("a pipe");
+    assert!(refused.to_string().contains("coppice.json: there is a link, or something else"), "{refused}");
+    thin().expect("nothing is left to remove");
 }
 
 #[test]
