@@ -26,6 +26,8 @@ const HEAD_BYTES_MAX: usize = 64 << 10;
 pub(crate) const SEALED_BYTES_MAX: usize = 1 << 30;
 /// Most names that a listing of objects has: a piece of a log each second is a month and a half of one volume.
 const NAMES_MAX: usize = 4_000_000;
+/// Newest bases of a volume among which one is looked for that can be read.
+const PASSED_OVER_MAX: usize = 100;
 /// How often a process tries to own a store that others take at the same moment.
 const OWNING_TRIES: usize = 32;
 
@@ -214,6 +216,26 @@ impl Archive {
     /// When the store can't be read.
     pub async fn all_bases(&self) -> Result<Vec<BaseName>> {
         self.bases_below("bases").await
+    }
+
+    /// The newest base of a volume whose manifest can be read, and that. What is damaged, or was written by
+    /// somebody else, is passed over and told to `passed_over`.
+    ///
+    /// # Errors
+    /// When the store can't be read.
+    pub async fn newest_base(
+        &self,
+        volume: &VolumeId,
+        mut passed_over: impl FnMut(&ArchiveError),
+    ) -> Result<Option<(BaseName, Manifest)>> {
+        for base in self.bases(volume).await?.into_iter().rev().take(PASSED_OVER_MAX) {
+            match self.manifest(&base).await {
+                Ok(manifest) => return Ok(Some((base, manifest))),
+                Err(error @ ArchiveError::Damaged { .. }) => passed_over(&error),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(None)
     }
 
     async fn bases_below(&self, prefix: &str) -> Result<Vec<BaseName>> {

@@ -282,7 +282,8 @@ impl Store {
     }
 
     /// Bases that nobody needs: of branches that are gone, those that are older than
-    /// another one that is itself older than what its branch keeps, and those so old of a
+    /// another one that is itself older than what its branch keeps and known to be whole (whoever
+    /// can write to the store can put something of that name there), and those so old of a
     /// volume that is neither what its branch has nor a version of it. No volume is to be
     /// made from them.
     pub async fn base_surplus(&self) -> Result<Vec<String>> {
@@ -294,7 +295,9 @@ impl Store {
                        and not exists (select from branch_versions n where n.volume_id = x.volume_id)
                     or exists (select from bases later where later.volume_id = x.volume_id
                                and later.taken_at > x.taken_at
-                               and later.taken_at < now() - make_interval(days => b.backup_retention_days)))
+                               and later.taken_at < now() - make_interval(days => b.backup_retention_days)
+                               and later.damage = ''
+                               and (later.complete_at is not null or later.verified_at is not null)))
                and not exists (select from volumes v where v.base = x.name and v.state = 'planned')",
         )
         .fetch_all(&self.pool)

@@ -131,6 +131,29 @@ fn a_flipped_byte_anywhere_is_found_and_named() {
 }
 
 #[test]
+fn the_newest_base_is_one_that_can_be_read() {
+    let store = Store::new();
+    let volume = VolumeId::from_trusted("vol_1");
+    let newest = || {
+        let mut passed_over = vec![];
+        let note = |error: &ArchiveError| passed_over.push(error.to_string());
+        let found = store.runtime.block_on(store.archive.newest_base(&volume, note)).expect("read");
+        (found.map(|(base, _)| base), passed_over)
+    };
+    assert_eq!(newest(), (None, vec![]));
+    let source = tempfile::tempdir().expect("a directory");
+    fs::write(source.path().join("file"), "content").expect("a file");
+    let base = store.write(source.path(), 1, None).expect("a base").base;
+    // Whoever can write to the store knows the names of volumes.
+    let foreign = "bases/vol_1/999999999999999-00000000";
+    fs::copy(store.directory.join(base.as_str()), store.directory.join(foreign)).expect("copied");
+    let damaged = format!("{foreign} is damaged: it is not what was written there");
+    assert_eq!(newest(), (Some(base.clone()), vec![damaged]));
+    fs::write(store.directory.join(base.as_str()), "rotten").expect("written");
+    assert_eq!(newest().0, None);
+}
+
+#[test]
 fn packs_without_a_manifest_are_no_base_and_do_not_disturb_the_next() {
     let store = Store::new();
     let files = BTreeMap::from([("base/1".to_owned(), noise(520 * BLOCK, 1))]);

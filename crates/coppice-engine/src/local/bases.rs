@@ -128,8 +128,11 @@ impl LocalEngine {
         let archive = self.archive().await?;
         let mut previous = None;
         for volume in &plan.lineage {
-            if let Some(newest) = archive.bases(volume).await?.pop() {
-                previous = Some(archive.manifest(&newest).await?);
+            let noting = |error: &ArchiveError| {
+                tracing::warn!("a base is not made by what is new since the newest one: {error}");
+            };
+            if let Some((_, newest)) = archive.newest_base(volume, noting).await? {
+                previous = Some(newest);
                 break;
             }
         }

@@ -87,7 +87,12 @@ async fn a_branch_keeps_bases_for_as_long_as_it_says_and_one_from_before() {
         names.sort_unstable();
         names
     };
+    assert_eq!(surplus().await, [""; 0], "what was only found in the store takes nobody's place");
+    sql.execute("update bases set complete_at = taken_at").await.unwrap();
     assert_eq!(surplus().await, ["5d", "9d"], "of two days; what is older begins with the base before");
+    sql.execute("update bases set damage = 'rot' where name = '3d'").await.unwrap();
+    assert_eq!(surplus().await, ["9d"], "nor does what is damaged");
+    sql.execute("update bases set damage = ''").await.unwrap();
     sql.execute("update branches set backup_retention_days = 4").await.unwrap();
     assert_eq!(surplus().await, ["9d"]);
     sql.execute("update branches set backup_retention_days = 35").await.unwrap();

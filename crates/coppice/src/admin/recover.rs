@@ -5,12 +5,12 @@
 //! does when it is started. Until the last step the data directory is no
 //! installation, so an interrupted recovery is begun again.
 
-use std::collections::HashMap;
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use clap::Args;
-use coppice_archive::{Archive, BaseName};
+use coppice_archive::{Archive, ArchiveError, BaseName};
 use coppice_core::{HostId, VolumeId};
 use coppice_engine::local::HostEngine;
 use coppice_engine::local::durable::write_durably;
@@ -107,10 +107,15 @@ async fn fill(
     let store: Store = connect(options).await?;
     let transferred = store.import(records).await.context("importing the records")?;
     say!("imported {} rows", transferred.rows_total());
-    // The last one of each volume.
     let bases = archive.all_bases().await?;
-    let newest: HashMap<VolumeId, BaseName> = bases.into_iter().map(|base| (base.volume(), base)).collect();
-    let found: Vec<_> = newest.iter().map(|(volume, base)| (volume.clone(), base.to_string())).collect();
+    let volumes: BTreeSet<VolumeId> = bases.iter().map(BaseName::volume).collect();
+    let mut found = vec![];
+    for volume in volumes {
+        let passed_over = |error: &ArchiveError| note!("passed over: {error}");
+        if let Some((base, _)) = archive.newest_base(&volume, passed_over).await? {
+            found.push((volume, base.to_string()));
+        }
+    }
     let recovered = store.volumes_from_bases(&found).await?;
     say!("{} branches have a base; their data is as of then", recovered.found);
     for (branch, name) in &recovered.lost {
