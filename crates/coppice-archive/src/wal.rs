@@ -3,10 +3,11 @@
 use chrono::{DateTime, SecondsFormat, Utc};
 use coppice_core::VolumeId;
 use coppice_core::lsn::Lsn;
+use object_store::ObjectMeta;
 
 use crate::archive::soon;
 use crate::manifest::Manifest;
-use crate::{Archive, ArchiveError, BaseFacts, Result};
+use crate::{Archive, ArchiveError, BaseFacts, BaseName, Result};
 
 /// Longest piece of a log.
 pub const PIECE_BYTES_MAX: usize = 32 << 20;
@@ -23,17 +24,26 @@ pub struct LogPiece {
     pub start: Lsn,
     /// Where the log ended by then: what an earlier piece has behind that is gone.
     pub end: Lsn,
+    /// When it was written, by the store's clock; later where the store is a copy.
+    written_at: DateTime<Utc>,
 }
 
 impl LogPiece {
-    fn of(object: String) -> Option<Self> {
+    fn of(found: ObjectMeta) -> Option<Self> {
+        let (object, written_at) = (found.location.to_string(), found.last_modified);
         let mut parts = object.rsplit('/').next()?.split('-');
         let seen_at = DateTime::from_timestamp_millis(parts.next()?.parse().ok()?)?;
         let mut place = || u64::from_str_radix(parts.next()?, 16).ok().map(Lsn);
         let (start, end) = (place()?, place()?);
         // Another name than any that was written says nothing.
         let length = end.0.checked_sub(start.0)?;
-        (length <= PIECE_BYTES_MAX as u64).then_some(Self { object, seen_at, start, end })
+        (length <= PIECE_BYTES_MAX as u64).then_some(Self { object, seen_at, start, end, written_at })
+    }
+
+    /// Whether it was seen after a time. A name whose time stands still, since one of before is ahead, does not
+    /// tell; such a piece was written no earlier than it was seen.
+    fn is_after(&self, time: DateTime<Utc>) -> bool {
+        self.seen_at.min(self.written_at) > time
     }
 }
 
@@ -75,7 +85,7 @@ impl Archive {
     /// When the store can't be read.
     pub async fn log_pieces(&self, volume: &VolumeId) -> Result<Vec<LogPiece>> {
         let found = self.list(&format!("wal/{volume}")).await?.into_iter();
-        Ok(found.filter_map(|object| LogPiece::of(object.location.to_string())).collect())
+        Ok(found.filter_map(LogPiece::of).collect())
     }
 
     /// Pieces of the log that go on where a base ends, oldest first; with a time, only
@@ -91,7 +101,7 @@ impl Archive {
         let mut pieces: Vec<_> = self.log_pieces(volume).await?.into_iter().filter(is_behind).collect();
         let Some(until) = until else { return Ok(pieces) };
         // What was committed before it is seen a moment later.
-        let after = pieces.iter().position(|piece| piece.seen_at > until);
+        let after = pieces.iter().position(|piece| piece.is_after(until));
         let beyond = after.map(|index| pieces.split_off(index).swap_remove(0));
         let mut reached = *base_end;
         for piece in &pieces {
@@ -100,7 +110,9 @@ impl Archive {
             }
             reached = piece.end;
         }
-        let next = self.bases(volume).await?.into_iter().find(|base| base.taken_at() > until);
+        let is_next =
+            |base: &BaseName| base.taken_at().timestamp_millis() > *taken_ms && base.taken_at() > until;
+        let next = self.bases(volume).await?.into_iter().find(is_next);
         let Some(beyond) = beyond else {
             // Nothing was written any more, if the next base begins there.
             return match next {

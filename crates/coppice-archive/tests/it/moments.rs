@@ -1,5 +1,7 @@
 //! Which parts of a log a moment needs, and what is refused.
 
+use std::fs::File;
+
 use chrono::{DateTime, Utc};
 use coppice_archive::{ArchiveError, BaseFacts, BaseName, BaseWriter};
 use coppice_core::VolumeId;
@@ -116,4 +118,20 @@ fn whatever_a_clock_does_what_was_written_last_comes_last() {
     let third = base(&store, 50, Some(1400));
     piece(&store, 60, 1400, 1500);
     assert_eq!(needed(&store, &third, None), Some(vec![1500]), "and one without what was before it");
+}
+
+#[test]
+fn a_moment_behind_an_object_whose_time_is_ahead_has_what_was_written_by_then() {
+    let store = Store::new();
+    let ahead = base(&store, 32_503_680_000, Some(1000));
+    for (second, from, to) in [(110, 1000, 1100), (120, 1100, 1200), (130, 1200, 1300), (140, 1300, 1400)] {
+        let before = store.objects("wal");
+        piece(&store, second, from, to);
+        let written = store.objects("wal").into_iter().find(|object| !before.contains(object));
+        let written = File::options().write(true).open(written.expect("a piece")).expect("a file");
+        written.set_modified(at(second).into()).expect("a time");
+    }
+    assert_eq!(needed(&store, &ahead, Some(125)), Some(vec![1100, 1200, 1300]));
+    assert_eq!(needed(&store, &ahead, Some(200)), Some(vec![1100, 1200, 1300, 1400]));
+    assert_eq!(needed(&store, &ahead, Some(50)), Some(vec![1100]));
 }
