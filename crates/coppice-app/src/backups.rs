@@ -266,8 +266,9 @@ impl Backups {
         let mark = self.key.hash_bytes(rows);
         if before.is_none_or(|(before, _)| before != mark) {
             let archive = store.archive().await.map_err(failed)?;
-            archive.put_records(&Records { host: self.host.clone(), export }, now).await.map_err(failed)?;
-            archive.thin_records(RECORDS_KEPT).await.map_err(failed)?;
+            let records = Records { host: self.host.clone(), export };
+            let newest = archive.put_records(&records, now).await.map_err(failed)?;
+            archive.thin_records(&newest, RECORDS_KEPT).await.map_err(failed)?;
         }
         *self.upkeep.exported.lock() = Some((mark, Instant::now() + began.elapsed() * EXPORT_SHARE));
         Ok(())

@@ -33,11 +33,13 @@ impl Archive {
     ///
     /// # Errors
     /// When the store can't be written, or is another process's by now.
-    pub async fn put_records(&self, records: &Records, taken_at: DateTime<Utc>) -> Result<()> {
+    pub async fn put_records(&self, records: &Records, taken_at: DateTime<Utc>) -> Result<RecordsName> {
         let content = postcard::to_stdvec(records);
         let content = content.map_err(|error| ArchiveError::Refused(error.to_string()))?;
         let time = self.next_among("records", &["records".to_owned()], taken_at).await?;
-        self.put_sealed(&format!("records/{}", stamp(time.timestamp_millis())), &content).await
+        let name = RecordsName(format!("records/{}", stamp(time.timestamp_millis())));
+        self.put_sealed(&name.0, &content).await?;
+        Ok(name)
     }
 
     /// Exports that are there, oldest first.
@@ -58,12 +60,14 @@ impl Archive {
         postcard::from_bytes(&content).map_err(|error| ArchiveError::damaged(&name.0, error.to_string()))
     }
 
-    /// Removes the oldest exports, but for as many as that.
+    /// Removes exports from before the newest, but for as many of them as that. What has a later name was written
+    /// by somebody else, and takes no other's place.
     ///
     /// # Errors
     /// When the store can't be written, or is another process's by now.
-    pub async fn thin_records(&self, kept: usize) -> Result<()> {
-        let found = self.records().await?;
+    pub async fn thin_records(&self, newest: &RecordsName, kept: usize) -> Result<()> {
+        let mut found = self.records().await?;
+        found.retain(|name| name.0 < newest.0);
         let Some(surplus) = found.len().checked_sub(kept).filter(|surplus| *surplus > 0) else {
             return Ok(());
         };

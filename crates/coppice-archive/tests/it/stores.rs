@@ -109,8 +109,9 @@ fn a_link_in_a_directory_leads_nowhere_and_a_pipe_keeps_nothing_waiting() {
     let store = Store::new();
     let elsewhere = tempfile::tempdir().expect("a directory");
     fs::write(elsewhere.path().join("file"), "of the host").expect("a file");
-    let thin = || store.runtime.block_on(store.archive.thin_records(0));
-    store.runtime.block_on(store.archive.put_records(&records("first"), Utc::now())).expect("written");
+    let put = || store.runtime.block_on(store.archive.put_records(&records("first"), Utc::now()));
+    let newest = put().expect("written");
+    let thin = || store.runtime.block_on(store.archive.thin_records(&newest, 0));
     // Both sort before what is to be kept, and what takes the store over forgets earlier owners.
     for directory in ["records", "owner"] {
         let link = store.directory.join(directory).join("000");
@@ -126,11 +127,10 @@ fn a_link_in_a_directory_leads_nowhere_and_a_pipe_keeps_nothing_waiting() {
         assert!(elsewhere.path().join("file").exists(), "{directory}");
         fs::remove_file(link).expect("removed");
     }
-    let name = store.runtime.block_on(store.archive.records()).expect("listed").remove(0);
     let object = store.objects("records").remove(0);
     fs::rename(&object, elsewhere.path().join("records")).expect("moved");
     symlink(elsewhere.path().join("records"), &object).expect("a link");
-    assert!(store.runtime.block_on(store.archive.get_records(&name)).is_err());
+    assert!(store.runtime.block_on(store.archive.get_records(&newest)).is_err());
     fs::remove_file(&object).expect("removed");
 
     let head = store.directory.join("coppice.json");
@@ -183,13 +183,18 @@ fn records_are_kept_as_they_are_and_the_oldest_go() {
     let store = Store::new();
     let (runtime, archive) = (&store.runtime, &store.archive);
     let now = Utc::now();
+    let mut newest = None;
     for ago in [3, 2, 1, 0] {
         let text = format!("records of {ago} minutes ago");
         let records = records(&text);
         let put = archive.put_records(&records, now - Duration::minutes(ago));
-        runtime.block_on(put).expect("written");
+        newest = Some(runtime.block_on(put).expect("written"));
     }
-    runtime.block_on(archive.thin_records(2)).expect("thinned");
+    let foreign = ["zzz", "999999999999999-00000000"].map(|name| store.directory.join("records").join(name));
+    foreign.iter().for_each(|path| fs::write(path, "by somebody else").expect("written"));
+    let newest = newest.expect("there is one");
+    runtime.block_on(archive.thin_records(&newest, 1)).expect("thinned");
+    foreign.iter().for_each(|path| fs::remove_file(path).expect("it is left alone"));
     let left = runtime.block_on(archive.records()).expect("listed");
     let texts = left.iter().map(|name| runtime.block_on(archive.get_records(name)).expect("read"));
     let expected = [1, 0].map(|ago| records(&format!("records of {ago} minutes ago")));
