@@ -90,8 +90,9 @@ pub(super) async fn list(archive: &Archive, as_json: bool) -> anyhow::Result<()>
     }
     let mut found = vec![];
     for (volume, bases) in &volumes {
-        let (Some(oldest), Some(newest)) = (bases.first(), bases.last()) else { continue };
-        let manifest = archive.manifest(newest).await?;
+        let noting = |error: &ArchiveError| note!("passed over: {error}");
+        let newest = archive.newest_base(volume, noting).await?;
+        let (Some(oldest), Some((newest, manifest))) = (bases.first(), newest) else { continue };
         let label: Option<VolumeLabel> = serde_json::from_str(&manifest.facts().label).ok();
         let branch = label.and_then(|label| label.branch).map(|branch| branch.to_string());
         let logs = archive.log_pieces(volume).await?;

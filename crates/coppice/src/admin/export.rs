@@ -7,7 +7,7 @@ use std::sync::Arc;
 use anyhow::{Context, bail};
 use chrono::{DateTime, Utc};
 use clap::Args;
-use coppice_archive::{Archive, BarmanBackup, BarmanServer, BaseName, StorePlace};
+use coppice_archive::{Archive, ArchiveError, BarmanBackup, BarmanServer, BaseName, StorePlace};
 use coppice_core::BranchId;
 use coppice_core::volume::VolumeLabel;
 use coppice_engine::local::{BarmanPlan, export_to_barman};
@@ -95,7 +95,14 @@ async fn newest_base(
     bases.sort_by_key(BaseName::taken_at);
     let mut is_known = false;
     for base in bases.into_iter().rev() {
-        let label = archive.manifest(&base).await?.facts().label.clone();
+        let manifest = match archive.manifest(&base).await {
+            Err(error @ ArchiveError::Damaged { .. }) => {
+                note!("passed over: {error}");
+                continue;
+            }
+            found => found?,
+        };
+        let label = manifest.facts().label.clone();
         let Ok(label) = serde_json::from_str::<VolumeLabel>(&label) else { continue };
         if label.branch.as_ref() != Some(branch) {
             continue;
