@@ -6,6 +6,7 @@ use std::sync::Arc;
 use chrono::Utc;
 use coppice_core::access::{AskedExpiry, Caller, Grant, Principal, Scope, check_fresh, check_role};
 use coppice_core::api_key::{ApiKey, ApiKeyKind, ApiKeySecret};
+use coppice_core::operation::allows_what_asks_anew;
 use coppice_core::{ApiKeyId, Error, ErrorCode, OrganizationId, Result};
 use coppice_store::{NewApiKey, ReachedBranch, ReachedProject, Store, Tx};
 use parking_lot::Mutex;
@@ -99,7 +100,7 @@ impl Keys {
 
     async fn create(&self, caller: &Caller, of: &Principal, new: &NewKey) -> Result<(ApiKey, ApiKeySecret)> {
         let grant = caller.grant.narrowed_to(new.grant.clone())?;
-        if grant.has_every_scope() {
+        if allows_what_asks_anew(&grant) {
             check_fresh(caller)?;
         }
         let now = Utc::now();

@@ -1,7 +1,7 @@
 //! Every operation of the API with what it needs: the one table that access
 //! is decided from.
 
-use crate::access::{LimitedKeys, Scope};
+use crate::access::{Grant, LimitedKeys, Scope};
 
 /// Who may carry out an operation, besides what scopes and roles say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,6 +88,13 @@ macro_rules! operations {
     };
 }
 
+/// Whether what this allows is in part what people at a browser are asked for anew: whoever is not asked for it must not
+/// get a key that does it unasked.
+pub fn allows_what_asks_anew(grant: &Grant) -> bool {
+    let is_allowed = |operation: &Operation| operation.scope.is_some_and(|scope| grant.has_scope(scope));
+    ALL.iter().any(|operation| operation.asks_anew && is_allowed(operation))
+}
+
 use CallerRule::{Owner, User};
 use LimitedKeys::{MakesBranches, Refused, RefusedWithBranchLimit, RefusedWithLogin};
 
@@ -148,7 +155,7 @@ operations! {
     CREATE_BILLING_PAYMENT_METHOD_SESSION =
         Operation::new("createBillingPaymentMethodSession", Scope::OrgWrite).limited_keys(Refused);
     REQUEST_ORGANIZATION_DELETION =
-        Operation::new("requestOrganizationDeletion", Scope::OrgWrite).by(Owner).limited_keys(Refused);
+        Operation::new("requestOrganizationDeletion", Scope::OrgWrite).by(Owner).asking_anew().limited_keys(Refused);
 
     LIST_ORGANIZATION_MEMBERS = Operation::new("listOrganizationMembers", Scope::OrgRead);
     REMOVE_ORGANIZATION_MEMBER =
@@ -160,7 +167,7 @@ operations! {
     LIST_ORGANIZATION_INVITATIONS =
         Operation::new("listOrganizationInvitations", Scope::InviteRead).limited_keys(Refused);
     CREATE_ORGANIZATION_INVITATION =
-        Operation::new("createOrganizationInvitation", Scope::InviteWrite).limited_keys(Refused);
+        Operation::new("createOrganizationInvitation", Scope::InviteWrite).asking_anew().limited_keys(Refused);
     GET_ORGANIZATION_INVITATION =
         Operation::new("getOrganizationInvitation", Scope::InviteRead).limited_keys(Refused);
     DELETE_ORGANIZATION_INVITATION =

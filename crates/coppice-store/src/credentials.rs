@@ -35,6 +35,8 @@ pub struct Membership {
 pub struct LivingSession {
     /// When it ends in any case.
     pub expires_at: DateTime<Utc>,
+    /// See [`crate::NewSession::is_stale`].
+    pub is_stale: bool,
     /// What its user is to the organization that was asked about.
     pub membership: Option<Membership>,
 }
@@ -125,7 +127,7 @@ impl Store {
             "select o.id, o.name, o.disabled_by_admin, o.billing_status, o.usage_tier, o.admin_reason,
                     o.billing_reason, o.requires_second_factor, o.last_updated, o.created_at, m.role,
                     $4 = any(s.methods) as has_second_factor, false as owns_allowed_branch, false as made_branch,
-                    s.expires_at
+                    s.expires_at, s.is_stale
              from sessions s
              join users u on u.id = s.user_id and not u.disabled
              left join members m on m.organization_id = $3 and m.user_id = u.id
@@ -138,7 +140,8 @@ impl Store {
         .bind(Methods::SECOND_FACTOR);
         let Some(row) = self.reads.row(query).await? else { return Ok(None) };
         let membership = member_from(&row)?;
-        Ok(Some(LivingSession { expires_at: row.try_get("expires_at")?, membership }))
+        let (expires_at, is_stale) = (row.try_get("expires_at")?, row.try_get("is_stale")?);
+        Ok(Some(LivingSession { expires_at, is_stale, membership }))
     }
 
     /// A browser session with what its user is to `organization`; none when it

@@ -50,6 +50,8 @@ pub enum DeviceState {
         signed_in_at: DateTime<Utc>,
         /// How they showed it.
         methods: Methods,
+        /// See [`crate::NewSession::is_stale`].
+        is_stale: bool,
     },
     /// The person said no.
     Denied,
@@ -80,6 +82,7 @@ struct PollingRow {
     user_id: Option<String>,
     signed_in_at: Option<DateTime<Utc>>,
     methods: Option<Vec<String>>,
+    is_stale: bool,
     expires_at: DateTime<Utc>,
     is_hasty: bool,
 }
@@ -94,6 +97,7 @@ impl TryFrom<PollingRow> for PollingDevice {
                 user: UserId::from_trusted(user),
                 signed_in_at,
                 methods: methods.into(),
+                is_stale: row.is_stale,
             },
             ("denied", ..) => DeviceState::Denied,
             ("redeemed", ..) => DeviceState::Redeemed,
@@ -133,16 +137,18 @@ impl Store {
         Ok(query.bind(user_code_hash).fetch_optional(&self.pool).await?)
     }
 
-    /// Answers a device that waits. False when it does not any more.
+    /// Answers a device that waits; for `is_stale` see [`crate::NewSession::is_stale`]. False when it does not wait any
+    /// more.
     pub async fn device_answer_in_tx(
         &self,
         tx: &mut Tx,
         user_code_hash: &str,
         is_allowed: bool,
         by: &BrowserSession,
+        is_stale: bool,
     ) -> Result<bool> {
         let done = sqlx::query(
-            "update device_codes set state = $2, user_id = $3, signed_in_at = $4, methods = $5
+            "update device_codes set state = $2, user_id = $3, signed_in_at = $4, methods = $5, is_stale = $6
              where user_code_hash = $1 and state = 'waiting' and expires_at > now()",
         )
         .bind(user_code_hash)
@@ -150,6 +156,7 @@ impl Store {
         .bind(by.user.as_str())
         .bind(by.signed_in_at)
         .bind(by.methods.words())
+        .bind(is_stale)
         .execute(&mut **tx)
         .await?;
         Ok(done.rows_affected() == 1)
@@ -177,7 +184,7 @@ impl Store {
              from (select code_hash, state, polled_at from device_codes
                    where code_hash = $1 and client_id = $2 for update) before
              where d.code_hash = before.code_hash
-             returning d.scopes, d.resource, before.state, d.user_id, d.signed_in_at, d.methods, d.expires_at,
+             returning d.scopes, d.resource, before.state, d.user_id, d.signed_in_at, d.methods, d.is_stale, d.expires_at,
                        coalesce(before.polled_at > clock_timestamp() - make_interval(secs => $3), false)
                            as is_hasty",
         );

@@ -30,6 +30,8 @@ pub struct NewSession<'a> {
     pub signed_in_at: DateTime<Utc>,
     /// How they showed it.
     pub methods: &'a Methods,
+    /// See [`coppice_core::access::Caller::is_stale`].
+    pub is_stale: bool,
     /// When it ends unless it is used before.
     pub idle_until: DateTime<Utc>,
     /// When it ends in any case.
@@ -124,6 +126,8 @@ pub struct AuthorizationCode {
     /// How they showed it.
     #[sqlx(try_from = "Vec<String>")]
     pub methods: Methods,
+    /// See [`NewSession::is_stale`].
+    pub is_stale: bool,
     /// When it ends.
     pub expires_at: DateTime<Utc>,
 }
@@ -151,9 +155,9 @@ impl Store {
     pub async fn session_insert_in_tx(&self, tx: &mut Tx, new: &NewSession<'_>) -> Result<bool> {
         let done = sqlx::query(
             "insert into sessions (id, user_id, client_id, scopes, browser_session, is_offline, signed_in_at,
-                                   idle_until, expires_at, methods, resource)
+                                   idle_until, expires_at, methods, resource, is_stale)
              select $1, u.id, $3, $4, (select id_hash from browser_sessions where id_hash = $5), $6, $7, $8, $9,
-                    $10, $11
+                    $10, $11, $12
              from users u where u.id = $2 and not u.disabled for share of u",
         )
         .bind(new.id.as_str())
@@ -167,6 +171,7 @@ impl Store {
         .bind(new.expires_at)
         .bind(new.methods.words())
         .bind(new.resource)
+        .bind(new.is_stale)
         .execute(&mut **tx)
         .await?;
         Ok(done.rows_affected() == 1)
@@ -261,8 +266,8 @@ impl Store {
         sqlx::query(
             "insert into authorization_codes (code_hash, client_id, redirect_uri, challenge, scopes, nonce,
                                               user_id, browser_session, signed_in_at, expires_at, methods,
-                                              resource)
-             values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)",
+                                              resource, is_stale)
+             values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)",
         )
         .bind(&code.code_hash)
         .bind(&code.client_id)
@@ -276,6 +281,7 @@ impl Store {
         .bind(code.expires_at)
         .bind(code.methods.words())
         .bind(&code.resource)
+        .bind(code.is_stale)
         .execute(&mut **tx)
         .await?;
         Ok(())
@@ -294,7 +300,7 @@ impl Store {
         let fresh: Option<AuthorizationCode> = sqlx::query_as(
             "update authorization_codes set used_at = now() where code_hash = $1 and used_at is null
              returning code_hash, client_id, redirect_uri, challenge, scopes, resource, nonce, user_id, browser_session,
-                       signed_in_at, methods, expires_at",
+                       signed_in_at, methods, is_stale, expires_at",
         )
         .bind(code_hash)
         .fetch_optional(&mut **tx)

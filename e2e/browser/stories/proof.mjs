@@ -35,7 +35,10 @@ export async function who_was_asked_long_ago_is_asked_before_what_cannot_be_undo
     ["DELETE", organization],
     ["DELETE", await project()],
     ["PUT", `${organization}/members/usr_nobody/role`, { role: "viewer" }],
+    ["POST", `${organization}/invitations`, { email: "nobody@example.com", role: "admin" }],
+    ["POST", `${organization}/deletion-request`],
     ["POST", `${organization}/api-keys`, everything],
+    ["POST", `${organization}/api-keys`, { name: "nearly all", scopes: ["project:read", "project:write"] }],
     ["POST", "/api-keys", everything],
   ];
   page.refusals.push([403, "/console/api/"]);

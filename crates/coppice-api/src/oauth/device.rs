@@ -2,7 +2,7 @@
 
 use axum::extract::State;
 use axum::response::Response;
-use coppice_app::{App, Device};
+use coppice_app::{App, BrowserSession, Device};
 use coppice_oauth::params::Params;
 
 use super::body::{PageForm, PageQuery};
@@ -18,6 +18,11 @@ fn answering(code: &str) -> String {
     format!("device answer\n{code}")
 }
 
+/// Who is signed in, if they showed not long ago who they are: a device that is let in stays for weeks.
+fn recent<'b>(app: &App, browser: &'b Browser) -> Option<&'b BrowserSession> {
+    browser.session.as_ref().filter(|session| app.identity.signed_in_lately(session))
+}
+
 /// `GET /oauth/device`. A code in the address is only filled in: nothing is
 /// looked up until the person says so.
 pub(super) async fn device(
@@ -26,7 +31,7 @@ pub(super) async fn device(
     PageQuery(params): PageQuery,
 ) -> Response {
     let code = params.get(USER_CODE).unwrap_or_default();
-    if browser.session.is_none() {
+    if recent(&app, &browser).is_none() {
         return ask_to_sign_in(&app, &browser, code).await;
     }
     ask_code(&browser, code, None)
@@ -57,7 +62,7 @@ pub(super) async fn device_posted(
     PageForm(posted): PageForm,
 ) -> Response {
     let code = posted.get(USER_CODE).unwrap_or_default();
-    let Some(session) = &browser.session else { return ask_to_sign_in(&app, &browser, code).await };
+    let Some(session) = recent(&app, &browser) else { return ask_to_sign_in(&app, &browser, code).await };
     let answer = posted.get(ANSWER_FIELD);
     let purpose = if answer.is_some() { answering(code) } else { ASK_CODE.to_owned() };
     if !browser.made(&posted, &purpose) {

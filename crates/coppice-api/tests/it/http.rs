@@ -24,6 +24,7 @@ use coppice_core::price_list::PriceList;
 use coppice_core::statistics::ClientTraffic;
 use coppice_core::{BranchId, HostId, InstallationId, RegionId};
 use coppice_engine::SharedEngine;
+use coppice_oauth::client::Client;
 use coppice_oauth::issuer::Issuers;
 use coppice_oauth::signing::SigningAlgorithm;
 use coppice_store::{ConnectOptions, Store};
@@ -144,7 +145,7 @@ fn config(control_plane: &ControlPlane, paying: Paying) -> AppConfig {
         limits: Default::default(),
         identity: IdentityConfig {
             issuers: Issuers::new(URL, &[]).expect("a realm"),
-            clients: vec![],
+            clients: vec![Client::console(URL)],
             dynamic_clients: false,
             own_redirect_uris: vec![],
             algorithm: SigningAlgorithm::Rs256,

@@ -6,7 +6,7 @@ const HOST: (&str, &str) = ("host", "127.0.0.1:7070");
 const NO_USE: u16 = 410;
 
 /// The value of the field with this name.
-fn field<'p>(page: &'p str, name: &str) -> &'p str {
+pub(crate) fn field<'p>(page: &'p str, name: &str) -> &'p str {
     let (_, rest) = page.split_once(&format!("name=\"{name}\" value=\"")).expect("a field");
     rest.split('"').next().expect("an end")
 }

@@ -129,6 +129,7 @@ impl Identity {
                     browser_session: Some(session.id_hash.clone()),
                     signed_in_at: session.signed_in_at,
                     methods: session.methods.clone(),
+                    is_stale: !self.was_just_asked(session),
                     expires_at: now + CODE_LIFETIME,
                 };
                 let mut tx = self.store.begin().await?;
@@ -164,6 +165,7 @@ impl Identity {
             is_offline: false,
             signed_in_at: browser.signed_in_at,
             methods: &browser.methods,
+            is_stale: !self.was_just_asked(browser),
             idle_until: end,
             expires_at: end,
         };

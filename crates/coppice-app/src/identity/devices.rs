@@ -139,7 +139,9 @@ impl Identity {
         let hash = self.key.hash(&code);
         let mut tx = self.store.begin().await?;
         self.check_goes_on(&mut tx, session).await?;
-        let was_waiting = self.store.device_answer_in_tx(&mut tx, &hash, is_allowed, session).await?;
+        let is_stale = !self.was_just_asked(session);
+        let was_waiting =
+            self.store.device_answer_in_tx(&mut tx, &hash, is_allowed, session, is_stale).await?;
         tx.commit().await.map_err(StoreError::from)?;
         if was_waiting && is_allowed {
             let event = AccountEvent::new(AccountEventKind::ClientAllowed, &session.user, origin);

@@ -85,7 +85,8 @@ impl Identity {
         let grant = Grant { scopes, ..Grant::everything() };
         let expiry = (!grant.has_every_scope()).then_some(session.expires_at);
         let credential = CredentialId::Session(id);
-        let caller = Caller { principal: Principal::User(user), credential, grant, expiry, is_stale: false };
+        let (principal, is_stale) = (Principal::User(user), session.is_stale);
+        let caller = Caller { principal, credential, grant, expiry, is_stale };
         Ok(Credential::new(caller, session.membership))
     }
 

@@ -139,7 +139,7 @@ impl Identity {
         let scopes = Scopes::from_trusted(code.scopes.clone());
         let user = UserId::from_trusted(code.user_id.clone());
         let browser = code.browser_session.as_deref();
-        let shown = (code.signed_in_at, &code.methods);
+        let shown = (code.signed_in_at, &code.methods, code.is_stale);
         let granted = Granted { scopes: &scopes, resource };
         let session = self.begin_session(&mut tx, client, &user, granted, browser, shown).await?;
         self.store.code_note_session_in_tx(&mut tx, &code.code_hash, &session.id).await?;
@@ -155,7 +155,7 @@ impl Identity {
         user: &UserId,
         granted: Granted<'_>,
         browser_session: Option<&str>,
-        (signed_in_at, methods): (DateTime<Utc>, &Methods),
+        (signed_in_at, methods, is_stale): (DateTime<Utc>, &Methods, bool),
     ) -> IdentityResult<Session> {
         let now = Utc::now();
         let id = SessionId::generate(now);
@@ -170,6 +170,7 @@ impl Identity {
             is_offline,
             signed_in_at,
             methods,
+            is_stale,
             idle_until: now + idle(is_offline),
             expires_at: now + if is_offline { OFFLINE_LIFETIME } else { BROWSER_LIFETIME },
         };
@@ -243,13 +244,15 @@ impl Identity {
             DeviceState::Allowed { .. } | DeviceState::Waiting if is_late => {
                 refuse(ErrorCode::ExpiredToken, "nobody answered in time; ask again")
             }
-            DeviceState::Allowed { user, signed_in_at, methods } => Ok((user, signed_in_at, methods)),
+            DeviceState::Allowed { user, signed_in_at, methods, is_stale } => {
+                Ok((user, signed_in_at, methods, is_stale))
+            }
             DeviceState::Waiting if found.is_hasty => {
                 refuse(ErrorCode::SlowDown, "wait longer between polls")
             }
             DeviceState::Waiting => refuse(ErrorCode::AuthorizationPending, "nobody has answered yet"),
         };
-        let (user, signed_in_at, methods) = match outcome {
+        let (user, signed_in_at, methods, is_stale) = match outcome {
             Ok(allowed) => allowed,
             Err(error) => {
                 // When it polled is remembered.
@@ -258,7 +261,7 @@ impl Identity {
             }
         };
         let scopes = Scopes::from_trusted(found.scopes);
-        let shown = (signed_in_at, &methods);
+        let shown = (signed_in_at, &methods, is_stale);
         let granted = Granted { scopes: &scopes, resource: self.narrowed(&found.resource, params)? };
         let session = self.begin_session(&mut tx, client, &user, granted, None, shown).await?;
         let answer = self.issue(&mut tx, realm, client, &session, granted, (None, secret())).await?;

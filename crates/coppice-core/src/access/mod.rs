@@ -86,7 +86,8 @@ pub struct Caller {
     /// with every scope, which stands for the person.
     pub expiry: Option<DateTime<Utc>>,
     /// Whether it is a browser whose person showed too long ago who they are for what
-    /// can't be undone. Keys and tokens are never.
+    /// can't be undone, or a token of a client that such a browser let in. Keys are
+    /// never: those that may do it are made by nobody who is.
     pub is_stale: bool,
 }
 

@@ -68,6 +68,7 @@ fn code() -> AuthorizationCode {
         browser_session: None,
         signed_in_at: Utc::now(),
         methods: Methods::password(),
+        is_stale: false,
         expires_at: soon(),
     }
 }
@@ -83,6 +84,7 @@ async fn begin_session(store: &Store, tx: &mut Tx) -> bool {
         is_offline: true,
         signed_in_at: Utc::now(),
         methods: &Methods::password(),
+        is_stale: false,
         idle_until: soon(),
         expires_at: soon(),
     };
@@ -173,7 +175,7 @@ async fn a_device_that_is_being_connected_gets_no_session_that_outlives_a_new_pa
     assert!(sign_in(&store, "browser", Some("old")).await);
     let mut tx = store.begin().await.unwrap();
     let by = store.browser_session_find("browser", TimeDelta::hours(1)).await.unwrap().unwrap();
-    assert!(store.device_answer_in_tx(&mut tx, "user code", true, &by).await.unwrap());
+    assert!(store.device_answer_in_tx(&mut tx, "user code", true, &by, false).await.unwrap());
     tx.commit().await.unwrap();
 
     let mut redeeming = store.begin().await.unwrap();

@@ -1,0 +1,95 @@
+//! What people at a browser are asked for anew, and whoever finds it signed in does not get round.
+
+use coppice_test_support::Answer;
+use serde_json::{Value, json};
+
+use crate::http::Http;
+use crate::shared;
+use crate::sign_in_links::field;
+
+const HOST: (&str, &str) = ("host", "127.0.0.1:7070");
+const FORM: (&str, &str) = ("content-type", "application/x-www-form-urlencoded");
+const CALLBACK: &str = "http%3A%2F%2F127.0.0.1%3A7070%2Fcallback";
+/// Of RFC 7636, appendix B.
+const VERIFIER: &str = "dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk";
+const CHALLENGE: &str = "E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM";
+
+/// The cookies of a browser in which the first user signed in a moment ago.
+fn signed_in(http: &Http) -> String {
+    let secret = http.new_sign_in_link();
+    let page = http.anonymous("GET", &coppice_api::sign_in_link("", &secret), &[HOST]);
+    let cookie =
+        |answer: &Answer| answer.header("set-cookie").split(';').next().expect("a cookie").to_owned();
+    let browser = cookie(&page);
+    let body = format!("csrf={}&token={secret}", field(&page.text(), "csrf"));
+    let done = http.send_text("POST", "/oauth/link", &[HOST, FORM, ("cookie", &browser)], &body);
+    format!("{browser}; {}", cookie(&done))
+}
+
+/// A token of a client that this browser lets in without a question.
+fn token(http: &Http, browser: &str) -> String {
+    let request = format!(
+        "/oauth/authorize?client_id=console&redirect_uri={CALLBACK}&response_type=code\
+         &code_challenge={CHALLENGE}&code_challenge_method=S256"
+    );
+    let sent = http.anonymous("GET", &request, &[HOST, ("cookie", browser)]);
+    let (_, code) = sent.header("location").split_once("code=").expect("a code");
+    let code = code.split('&').next().expect("its end");
+    let body = format!(
+        "grant_type=authorization_code&client_id=console&redirect_uri={CALLBACK}&code_verifier={VERIFIER}\
+         &code={code}"
+    );
+    let answer = http.send_text("POST", "/oauth/token", &[HOST, FORM], &body).expect(200);
+    answer["access_token"].as_str().expect("a token").to_owned()
+}
+
+/// A request by the console's door.
+fn by_door(http: &Http, browser: &str, method: &str, path: &str, body: &Value) -> Answer {
+    let own = [HOST, ("x-coppice-console", "1"), ("cookie", browser), ("content-type", "application/json")];
+    http.send_text(method, &format!("/console/api{path}"), &own, &body.to_string())
+}
+
+fn is_asked(answer: &Answer) {
+    answer.expect_error(403, "fresh_sign_in_required");
+}
+
+#[test]
+fn a_browser_that_was_found_signed_in_lets_nobody_in_who_is_asked_for_nothing() {
+    let http = shared();
+    let browser = signed_in(&http);
+    let project = http.new_project("found");
+    let organization = format!("/organizations/{}", http.organization());
+    let key = |scopes: &[&str]| json!({ "name": "found", "scopes": scopes });
+    let fresh = token(&http, &browser);
+    let made = http.as_key(&fresh, "POST", "/api-keys", Some(&key(&["*"])));
+    assert_eq!(made.status, 201, "{}", made.text());
+    let connects = || {
+        let page = http.anonymous("GET", "/oauth/device", &[HOST, ("cookie", &browser)]).text();
+        assert_ne!(page.contains("name=\"user_code\""), page.contains("name=\"password\""), "{page}");
+        page.contains("name=\"user_code\"")
+    };
+    assert!(connects(), "who signed in a moment ago is asked for the code at once");
+
+    http.metastore("update browser_sessions set signed_in_at = now() - interval '1 hour'");
+    // A client that it lets in is asked as it is itself; one that was let in before, is not.
+    let stale = token(&http, &browser);
+    is_asked(&http.as_key(&stale, "POST", "/api-keys", Some(&key(&["*"]))));
+    is_asked(&http.as_key(&stale, "DELETE", &project, None));
+    assert_eq!(http.as_key(&stale, "GET", &project, None).status, 200);
+
+    // No key does unasked what its maker is asked for.
+    for scopes in [&["project:read", "project:write"][..], &["org:write"], &["invite:write", "branch:write"]]
+    {
+        is_asked(&by_door(&http, &browser, "POST", "/api-keys", &key(scopes)));
+    }
+    let looking = by_door(&http, &browser, "POST", "/api-keys", &key(&["project:read", "branch:write"]));
+    assert_eq!(looking.status, 201, "{}", looking.text());
+
+    // Nobody is let in otherwise, and nothing ends.
+    let invitation = json!({ "email": "found@example.com", "role": "admin" });
+    is_asked(&by_door(&http, &browser, "POST", &format!("{organization}/invitations"), &invitation));
+    is_asked(&by_door(&http, &browser, "POST", &format!("{organization}/deletion-request"), &json!({})));
+    assert!(!connects(), "who may let a device in is asked anew");
+
+    assert_eq!(http.as_key(&fresh, "DELETE", &project, None).status, 204);
+}
