@@ -19,7 +19,7 @@ use crate::access::second_factor_place;
 use crate::idempotency::commit_with_answer;
 use crate::rows::{lock_organization_in_tx, organization_gone};
 use crate::stripe::Stripe;
-use crate::subscriptions::{Subscriptions, hour_of};
+use crate::subscriptions::{Subscriptions, hour_of, used};
 use crate::users::check_not_from_vercel;
 use crate::{Access, PersonalAccess};
 
@@ -85,6 +85,9 @@ impl Organizations {
     }
 
     /// As [`Organizations::create`]; of what its owner has subscribed to only this license counts, if one is named.
+    ///
+    /// # Errors
+    /// As [`Organizations::create`]; `already_registered` when that license pays for another one meanwhile.
     pub(crate) async fn make(
         &self,
         owner: &UserId,
@@ -114,6 +117,9 @@ impl Organizations {
             }
             None => self.store.marketplace_bind_in_tx(&mut tx, owner, &id).await?,
         };
+        if license.is_some() && marketplace.is_none() {
+            return Err(used());
+        }
         organization = lock_organization_in_tx(&self.store, &mut tx, &id).await?;
         commit_with_answer(tx, None).await?;
         Ok((organization, marketplace))

@@ -2,7 +2,7 @@
 
 use chrono::{DateTime, DurationRound as _, TimeDelta, Utc};
 use coppice_core::payment::{Means, after_look, reason};
-use coppice_core::{OrganizationId, Result, UserId};
+use coppice_core::{Error, ErrorCode, OrganizationId, Result, UserId};
 use coppice_store::{Store, Tx};
 
 use crate::stripe::Stripe;
@@ -57,4 +57,14 @@ impl Subscriptions {
 /// When the hour began.
 pub(crate) fn hour_of(time: DateTime<Utc>) -> DateTime<Utc> {
     time.duration_trunc(TimeDelta::hours(1)).unwrap_or(time)
+}
+
+/// Why a subscription does not pay for an organization.
+pub(crate) fn used() -> Error {
+    Error::Conflict {
+        code: ErrorCode::AlreadyRegistered,
+        public: "the subscription pays for an organization already, is somebody else's, or is over; or the \
+                 organization has another one"
+            .to_owned(),
+    }
 }

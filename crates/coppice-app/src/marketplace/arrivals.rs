@@ -21,7 +21,7 @@ use super::AwsMarketplace;
 use super::api::{AwsApi, AwsError};
 use crate::asking;
 use crate::rows::lock_organization_in_tx;
-use crate::subscriptions::hour_of;
+use crate::subscriptions::{hour_of, used};
 
 /// How long a browser may take to say which organization it is for.
 const LIFETIME: TimeDelta = TimeDelta::hours(4);
@@ -156,13 +156,7 @@ impl AwsMarketplace {
         }
         self.take_subscription(user, license).await?;
         failpoint!("marketplace.taken");
-        let (organization, billed) = self.organizations.make(user, name, Some(license)).await?;
-        if billed.is_none() {
-            tracing::warn!(
-                "the license {license} was used for another organization than {}",
-                organization.id
-            );
-        }
+        let (organization, _) = self.organizations.make(user, name, Some(license)).await?;
         Ok(organization.id)
     }
 
@@ -213,15 +207,6 @@ fn purchase(resolved: Resolved, product_code: &str) -> Option<Purchase> {
         !account.is_empty() && account.len() <= 32 && account.bytes().all(|byte| byte.is_ascii_digit());
     let is_license = asking::is_id(&license_arn) && license_arn.starts_with("arn:");
     (code == product_code && is_account && is_license).then_some(Purchase { account, license_arn })
-}
-
-fn used() -> Error {
-    Error::Conflict {
-        code: ErrorCode::AlreadyRegistered,
-        public: "the subscription pays for an organization already, is somebody else's, or is over; or the \
-                 organization has another one"
-            .to_owned(),
-    }
 }
 
 #[cfg(test)]
