@@ -70,6 +70,11 @@ pub(crate) async fn ask(request: RequestBuilder, limit_bytes: usize) -> Result<R
     Ok(Reply { status, headers, body })
 }
 
+/// Whether a browser can be led there: to a page, and never to a script.
+pub(crate) fn is_page(text: &str) -> bool {
+    reqwest::Url::parse(text).is_ok_and(|url| matches!(url.scheme(), "http" | "https"))
+}
+
 /// Whether it is written as ids of services are: a text with a zero byte could not be kept.
 pub(crate) fn is_id(text: &str) -> bool {
     (1..=ID_LENGTH_MAX).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_graphic())

@@ -4,10 +4,11 @@ use chrono::{DateTime, Utc};
 use coppice_core::amount::Decimal;
 use coppice_core::invoice::InvoiceStatus;
 use coppice_core::{Error, ErrorCode, OrganizationId, Result};
-use reqwest::{StatusCode, Url};
+use reqwest::StatusCode;
 use serde::Deserialize;
 
 use super::api::{Asked, OrbApi, OrbError, Page};
+use crate::asking::is_page;
 use crate::billing::{InvoicePage, InvoiceSummary, UpcomingInvoice};
 
 #[derive(Deserialize)]
@@ -129,9 +130,8 @@ fn decimal(text: &str) -> std::result::Result<Decimal, String> {
     number.ok_or_else(|| format!("an amount of {:?}", coppice_core::error::excerpt(text)))
 }
 
-/// Where to go with a browser: never to a script.
 fn link(text: Option<String>) -> Option<String> {
-    text.filter(|text| Url::parse(text).is_ok_and(|url| matches!(url.scheme(), "http" | "https")))
+    text.filter(|text| is_page(text))
 }
 
 #[cfg(test)]

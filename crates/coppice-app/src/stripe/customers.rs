@@ -7,8 +7,9 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 
 use super::Stripe;
-use super::api::StripeApi;
+use super::api::{StripeApi, StripeError};
 use crate::Access;
+use crate::asking::is_page;
 
 /// How often a customer is made for a page: the one there was may be gone.
 const TRIES: u32 = 2;
@@ -108,6 +109,9 @@ impl Stripe {
                 stripe.post(&["billing_portal", "sessions"], &form, "a page of the customer portal").await?
             }
         };
+        if !is_page(&session.url) {
+            return Err(StripeError::Away("a page that is none".to_owned()).into());
+        }
         self.store.stripe_customer_look_by(&organization.id, AFTER_PAGE).await?;
         Ok(session.url)
     }
