@@ -1,69 +1,65 @@
 //! The platform without root: one account, full copies or clones, the rest alike.
 
+use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use coppice_test_support::wait_for;
+use tempfile::TempDir;
 
 use crate::setup::{PROGRAM, postgres_dir};
 
-/// Ends a platform that runs as somebody else.
-struct Stopper {
-    data_dir: String,
+/// What everybody may run, wherever the build is: a copy of the executable and of a PostgreSQL.
+struct Programs {
+    directory: TempDir,
 }
 
-impl Drop for Stopper {
-    fn drop(&mut self) {
-        let _ = nobody(&["stop", "--all", "--data-dir", &self.data_dir]).status();
+impl Programs {
+    fn copy() -> Self {
+        let directory = coppice_test_support::directory("coppice-files-");
+        std::fs::set_permissions(directory.path(), Permissions::from_mode(0o755)).expect("a mode");
+        std::fs::copy(PROGRAM, directory.path().join("coppice")).expect("a copy");
+        let copied =
+            Command::new("cp").arg("-a").arg(postgres_dir().join("17.10")).arg(directory.path()).status();
+        assert!(copied.expect("cp runs").success());
+        Self { directory }
+    }
+
+    /// The executable, run by an ordinary account.
+    fn as_nobody(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new("setpriv");
+        command.args(["--reuid", "nobody", "--regid", "nogroup", "--clear-groups"]);
+        command.args(["env", "-u", "XDG_RUNTIME_DIR"]);
+        command.arg(self.directory.path().join("coppice")).args(arguments).stdin(Stdio::null());
+        command.env("COPPICE_POSTGRES_DIRS", self.directory.path().join("17.10"));
+        command
     }
 }
 
-fn nobody(arguments: &[&str]) -> Command {
-    let mut command = Command::new("setpriv");
-    command.args([
-        "--reuid",
-        "nobody",
-        "--regid",
-        "nogroup",
-        "--clear-groups",
-        "env",
-        "-u",
-        "XDG_RUNTIME_DIR",
-    ]);
-    command.arg(program_for_all()).args(arguments).stdin(Stdio::null());
-    command.env("COPPICE_POSTGRES_DIRS", postgres_for_all());
-    command
+/// Ends a platform that runs as somebody else.
+struct Stopper<'a> {
+    programs: &'a Programs,
+    data_dir: String,
 }
 
-/// A copy of the executable that everybody may run, wherever the build is.
-fn program_for_all() -> String {
-    static COPY: std::sync::OnceLock<tempfile::TempDir> = std::sync::OnceLock::new();
-    let directory = COPY.get_or_init(|| {
-        let directory = coppice_test_support::directory("coppice-files-");
-        std::fs::set_permissions(directory.path(), std::fs::Permissions::from_mode(0o755)).expect("a mode");
-        std::fs::copy(PROGRAM, directory.path().join("coppice")).expect("a copy");
-        let from = postgres_dir().join("17.10").display().to_string();
-        let to = directory.path().join("17.10").display().to_string();
-        assert!(Command::new("cp").args(["-a", &from, &to]).status().expect("cp runs").success());
-        directory
-    });
-    directory.path().join("coppice").display().to_string()
-}
-
-fn postgres_for_all() -> String {
-    program_for_all().replace("/coppice", "/17.10")
+impl Drop for Stopper<'_> {
+    fn drop(&mut self) {
+        let _ = self.programs.as_nobody(&["stop", "--all", "--data-dir", &self.data_dir]).status();
+    }
 }
 
 #[test]
 fn an_ordinary_account_gets_a_platform_too() {
+    let programs = Programs::copy();
     let directory = coppice_test_support::directory("coppice-files-");
     let account = nix::unistd::User::from_name("nobody").expect("accounts").expect("the account nobody");
     std::os::unix::fs::chown(directory.path(), Some(account.uid.as_raw()), None).expect("a new owner");
     let data_dir = directory.path().join("data").display().to_string();
     let log = std::fs::File::create(directory.path().join("log")).expect("a log");
-    let stopper = Stopper { data_dir: data_dir.clone() };
-    let mut child = nobody(&["serve", "--data-dir", &data_dir, "--listen", "127.0.0.1:0"])
+    let stopper = Stopper { programs: &programs, data_dir: data_dir.clone() };
+    let mut child = programs
+        .as_nobody(&["serve", "--data-dir", &data_dir, "--listen", "127.0.0.1:0"])
         .args(["--gateway-listen", "127.0.0.1:0", "--metrics-interval", "1"])
         .stdout(log.try_clone().expect("a descriptor"))
         .stderr(log)
@@ -79,7 +75,7 @@ fn an_ordinary_account_gets_a_platform_too() {
     assert!(is_ready, "{}", said());
 
     let api = |arguments: &[&str]| {
-        let output = nobody(arguments).args(["--data-dir", &data_dir]).output().expect("it runs");
+        let output = programs.as_nobody(arguments).args(["--data-dir", &data_dir]).output().expect("it runs");
         assert!(
             output.status.success(),
             "{arguments:?}: {}\n{}",
