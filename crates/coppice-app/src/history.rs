@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use coppice_core::history::History;
 use coppice_core::target::InBranch;
-use coppice_core::{Error, HostId, InstanceId, Result, VolumeId};
+use coppice_core::{HostId, InstanceId, Result, VolumeId};
 use coppice_engine::SharedEngine;
 use coppice_store::Store;
 use parking_lot::Mutex;
@@ -90,7 +90,6 @@ impl Histories {
     }
 
     pub(crate) async fn of_volume(&self, volume: &VolumeId) -> Result<History> {
-        let found = self.engine.history(volume).await;
-        Ok(found.map_err(|error| Error::internal(error.chain()))?.unwrap_or_default())
+        Ok(self.engine.history(volume).await?.unwrap_or_default())
     }
 }

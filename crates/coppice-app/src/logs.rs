@@ -158,7 +158,7 @@ impl Logs {
                 limit: request.limit as usize,
             };
             let open = |instance: InstanceId| {
-                let files = engine.logs(&instance).map_err(|error| Error::internal(error.chain()))?;
+                let files = engine.logs(&instance)?;
                 Ok((instance, files))
             };
             let logs = instances.into_iter().map(open).collect::<Result<Vec<_>>>()?;

@@ -28,7 +28,7 @@ impl App {
         let seconds = Duration::from_secs;
         tasks.every("storage_watch", seconds(2), self, |app| async move { app.storage.look().await });
         tasks.every_taking("volume_sizes", seconds(5), seconds(60), self, |app| async move {
-            app.engine.measure_volumes().await.map_err(|error| Error::internal(error.chain()))
+            app.engine.measure_volumes().await.map_err(Error::from)
         });
         tasks.every("trash_watch", seconds(5), self, |app| async move { app.branches.look_at_trash().await });
         let keeper = Arc::new(Keeper::default());

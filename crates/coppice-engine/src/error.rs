@@ -2,7 +2,7 @@
 
 use std::io::ErrorKind;
 
-use coppice_core::{InstanceId, VolumeId};
+use coppice_core::{Error, InstanceId, VolumeId};
 use tokio_postgres::error::SqlState;
 
 /// A result of the engine.
@@ -88,6 +88,13 @@ pub enum EngineError {
     /// Anything else, in a sentence.
     #[error("{0}")]
     Other(String),
+}
+
+/// Whoever asked is told of a fault of the platform's, and its log why.
+impl From<EngineError> for Error {
+    fn from(error: EngineError) -> Self {
+        Self::internal(error.chain())
+    }
 }
 
 impl EngineError {

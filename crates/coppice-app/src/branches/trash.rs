@@ -197,7 +197,7 @@ impl Branches {
     }
 
     async fn is_short_of_room(&self) -> Result<bool> {
-        self.engine.is_short_of_room().await.map_err(|error| Error::internal(error.chain()))
+        Ok(self.engine.is_short_of_room().await?)
     }
 }
 

@@ -6,7 +6,7 @@ use coppice_core::parameter::PRELOAD_LIBRARIES;
 use coppice_core::{Error, ErrorCode, Result};
 use coppice_engine::ImageContents;
 
-use super::{Offers, unanswered};
+use super::Offers;
 
 /// What an extension is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,7 +75,7 @@ impl Offers {
         };
         let request = ImageRequest::parse(name)
             .ok_or_else(|| invalid("write postgres:<major> or postgres:<major>.<minor>"))?;
-        let images = self.engine.images().await.map_err(unanswered)?;
+        let images = self.engine.images().await?;
         let offered: Vec<_> = images.into_iter().map(|image| image.version).collect();
         request.choose(&offered).ok_or_else(|| invalid("not offered in this region"))
     }
@@ -85,7 +85,7 @@ impl Offers {
         &self,
         version: PostgresVersion,
     ) -> Result<std::sync::Arc<ImageContents>> {
-        self.engine.image_contents(version).await.map_err(unanswered)
+        Ok(self.engine.image_contents(version).await?)
     }
 
     /// Libraries as the owner of a branch asked for them, or the usual ones.

@@ -7,7 +7,7 @@ use std::net::IpAddr;
 use coppice_core::error::excerpt;
 use coppice_core::instance_type::{InstanceType, types_that_fit};
 use coppice_core::{Error, ErrorCode, RegionId, Result};
-use coppice_engine::{EngineError, Image, SharedEngine};
+use coppice_engine::{Image, SharedEngine};
 
 pub use extensions::{Extension, ExtensionKind};
 
@@ -69,7 +69,7 @@ impl Offers {
     /// # Errors
     /// `invalid_region`
     pub async fn instance_types(&self, region: Option<&str>) -> Result<Vec<(RegionId, InstanceType)>> {
-        let capacity = self.engine.capacity().await.map_err(unanswered)?;
+        let capacity = self.engine.capacity().await?;
         let regions = self.regions_named(region)?;
         Ok(regions
             .into_iter()
@@ -87,13 +87,8 @@ impl Offers {
     /// `invalid_region`
     pub async fn images(&self, region: Option<&str>) -> Result<Vec<(Image, Vec<RegionId>)>> {
         let regions: Vec<_> = self.regions_named(region)?.into_iter().map(|region| region.id).collect();
-        let mut images = self.engine.images().await.map_err(unanswered)?;
+        let mut images = self.engine.images().await?;
         images.sort_by_key(|image| std::cmp::Reverse(image.version));
         Ok(images.into_iter().map(|image| (image, regions.clone())).collect())
     }
-}
-
-/// The engine should have told what there is.
-fn unanswered(error: EngineError) -> Error {
-    Error::internal(error.chain())
 }

@@ -32,7 +32,7 @@ use std::time::{Duration, Instant};
 use coppice_core::claim::ClaimToken;
 use coppice_core::limits::INSTANCES_PER_BRANCH_MAX;
 use coppice_core::{BranchId, HostId, InstallationId, InstanceId};
-use coppice_engine::{EngineError, SharedEngine, StopMode};
+use coppice_engine::{SharedEngine, StopMode};
 use coppice_store::Store;
 use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::{Notify, Semaphore, watch};
@@ -192,12 +192,11 @@ impl Reconciler {
     /// When the metastore or the engine fails.
     pub async fn adopt(&self) -> coppice_core::Result<()> {
         let (store, engine) = (&self.inner.store, &self.inner.engine);
-        let failed = |error: EngineError| coppice_core::Error::internal(error.chain());
-        let labels = engine.volumes().await.map_err(failed)?;
+        let labels = engine.volumes().await?;
         let of_branches: Vec<_> = labels.into_iter().filter(|label| label.branch.is_some()).collect();
         let ids: Vec<_> = of_branches.iter().map(|label| label.volume.to_string()).collect();
         let known: HashSet<_> = store.volume_known(&ids).await?.into_iter().collect();
-        let running = engine.running_instances().await.map_err(failed)?;
+        let running = engine.running_instances().await?;
         let names: Vec<_> = running.iter().map(ToString::to_string).collect();
         let expected: HashSet<_> = store.instance_known(&names).await?.into_iter().collect();
         let strangers = of_branches.iter().filter(|label| !known.contains(label.volume.as_str()));
@@ -206,15 +205,15 @@ impl Reconciler {
                 // Which of the branch's it was made for is in no row, either.
                 for ordinal in 1..=INSTANCES_PER_BRANCH_MAX {
                     let instance = InstanceId::new(branch, ordinal);
-                    engine.stop(&instance, Some(&label.volume), StopMode::Fast).await.map_err(failed)?;
+                    engine.stop(&instance, Some(&label.volume), StopMode::Fast).await?;
                 }
             }
             tracing::warn!(volume = %label.volume, "volume {} is in no row: set aside, not deleted", label.volume);
-            engine.quarantine(&label.volume).await.map_err(failed)?;
+            engine.quarantine(&label.volume).await?;
         }
         for instance in running.iter().filter(|id| !expected.contains(id.as_str())) {
             tracing::warn!(%instance, "instance {instance} is in no row: stopping it");
-            engine.stop(instance, None, StopMode::Fast).await.map_err(failed)?;
+            engine.stop(instance, None, StopMode::Fast).await?;
         }
         for branch in store.branch_unsettled(&self.inner.control_plane.host, true).await? {
             self.nudge(branch);

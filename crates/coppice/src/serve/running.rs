@@ -209,7 +209,7 @@ async fn blocking(
     work: impl FnOnce() -> Result<(), EngineError> + Send + 'static,
 ) -> coppice_core::Result<()> {
     match tokio::task::spawn_blocking(work).await {
-        Ok(done) => done.map_err(|error| coppice_core::Error::internal(error.chain())),
+        Ok(done) => done.map_err(coppice_core::Error::from),
         Err(panic) => Err(coppice_core::Error::internal(panic.to_string())),
     }
 }
