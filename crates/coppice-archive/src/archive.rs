@@ -229,13 +229,30 @@ impl Archive {
         mut passed_over: impl FnMut(&ArchiveError),
     ) -> Result<Option<(BaseName, Manifest)>> {
         for base in self.bases(volume).await?.into_iter().rev().take(PASSED_OVER_MAX) {
-            match self.manifest(&base).await {
-                Ok(manifest) => return Ok(Some((base, manifest))),
-                Err(error @ ArchiveError::Damaged { .. }) => passed_over(&error),
-                Err(error) => return Err(error),
+            if let Some(manifest) = self.manifest_or_pass(&base, &mut passed_over).await? {
+                return Ok(Some((base, manifest)));
             }
         }
         Ok(None)
+    }
+
+    /// The manifest of a base; none, and told to `passed_over`, where it can't be read.
+    ///
+    /// # Errors
+    /// When the store can't be read.
+    pub async fn manifest_or_pass(
+        &self,
+        base: &BaseName,
+        passed_over: impl FnOnce(&ArchiveError),
+    ) -> Result<Option<Manifest>> {
+        match self.manifest(base).await {
+            Ok(manifest) => Ok(Some(manifest)),
+            Err(error @ ArchiveError::Damaged { .. }) => {
+                passed_over(&error);
+                Ok(None)
+            }
+            Err(error) => Err(error),
+        }
     }
 
     async fn bases_below(&self, prefix: &str) -> Result<Vec<BaseName>> {

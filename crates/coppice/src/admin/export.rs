@@ -95,13 +95,8 @@ async fn newest_base(
     bases.sort_by_key(BaseName::taken_at);
     let mut is_known = false;
     for base in bases.into_iter().rev() {
-        let manifest = match archive.manifest(&base).await {
-            Err(error @ ArchiveError::Damaged { .. }) => {
-                note!("passed over: {error}");
-                continue;
-            }
-            found => found?,
-        };
+        let passed_over = |error: &ArchiveError| note!("passed over: {error}");
+        let Some(manifest) = archive.manifest_or_pass(&base, passed_over).await? else { continue };
         let label = manifest.facts().label.clone();
         let Ok(label) = serde_json::from_str::<VolumeLabel>(&label) else { continue };
         if label.branch.as_ref() != Some(branch) {
