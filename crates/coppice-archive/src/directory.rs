@@ -1,5 +1,5 @@
 //! A store in a directory, which others may write to who have no right to anything else here: what they put
-//! there leads nowhere else.
+//! there has nothing deleted elsewhere, and is refused before it is read, written or believed in a listing.
 
 use std::ffi::OsStr;
 use std::fmt;

@@ -110,7 +110,7 @@ impl Stripe {
             }
         };
         if !is_page(&session.url) {
-            return Err(StripeError::Away("a page that is none".to_owned()).into());
+            return Err(StripeError::Away("what it leads to is no page of the web".to_owned()).into());
         }
         self.store.stripe_customer_look_by(&organization.id, AFTER_PAGE).await?;
         Ok(session.url)
