@@ -151,3 +151,49 @@ fn a_store_that_is_anothers_or_away_for_long_harms_nobody_and_has_everything_whe
     assert_eq!(wait_for("the branch is back", PATIENCE, asked), "1 2 3 4 5");
     assert_eq!(coppice.stop_all(), Leftovers::default());
 }
+
+/// Bases of so many volumes, each with its log as far as it goes.
+fn wait_for_bases(store: &Path, count: usize) {
+    wait_for("each branch has a base", PATIENCE, || {
+        (names(&store.join("bases")).len() >= count).then_some(())
+    });
+}
+
+#[test]
+fn an_empty_place_gets_everything_anew_and_what_is_there_counts_again_when_it_is_back() {
+    let home = directory("coppice-files-");
+    let (store, away) = (home.path().join("store"), home.path().join("away"));
+    let mut coppice = Platform::prepare(PROGRAM, Options::default());
+    use_store(&mut coppice, &store);
+    coppice.spawn();
+    coppice.wait_ready();
+    coppice.sql("main", "CREATE TABLE t (i int); INSERT INTO t VALUES (1)");
+    coppice.cli(&["branch", "create", "asleep"]);
+    coppice.sql("asleep", "INSERT INTO t VALUES (2)");
+    coppice.cli(&["branch", "hibernate", "asleep"]);
+    wait_for_bases(&store, 2);
+    let moment = Utc::now();
+
+    // As where it is on a file system that is not mounted.
+    coppice.kill();
+    fs::rename(&store, &away).expect("moved");
+    coppice.spawn();
+    coppice.wait_ready();
+    wait_for_bases(&store, 2);
+    log_says(&coppice, &["bases are not in the store any more"]);
+    wait_for_log(&coppice, "main", &store);
+    let key = coppice.data_dir().join("secret.key");
+    let verified = admin_backup("verify", &store, &key);
+    assert!(verified.status.success() && said(&verified).contains("2 bases"), "{}", said(&verified));
+
+    coppice.kill();
+    fs::remove_dir_all(&store).expect("removed");
+    fs::rename(&away, &store).expect("moved back");
+    coppice.sql("asleep", "INSERT INTO t VALUES (3)");
+    coppice.spawn();
+    coppice.wait_ready();
+    let at = moment.to_rfc3339_opts(SecondsFormat::Millis, true);
+    coppice.cli(&["backup", "restore", "asleep", "--at", &at, "--name", "then"]);
+    assert_eq!(coppice.sql("then", "SELECT string_agg(i::text, ' ' ORDER BY i) FROM t"), "1 2");
+    assert_eq!(coppice.stop_all(), Leftovers::default());
+}

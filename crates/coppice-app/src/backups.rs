@@ -35,6 +35,10 @@ const REST: Duration = Duration::from_secs(600);
 struct Upkeep {
     /// Held while a base is made, or what nobody needs is removed.
     bases: tokio::sync::Mutex<()>,
+    /// Once the records of bases are those of the store that this process has.
+    compared: tokio::sync::OnceCell<()>,
+    /// Objects with names of bases that can't be read, so are none.
+    unreadable: Mutex<HashSet<BaseName>>,
     /// Until when branches rest that could not be backed up.
     resting: Mutex<HashMap<VolumeId, Instant>>,
     /// A mark of the newest export, and until when none is made.
@@ -81,23 +85,51 @@ impl Upkeep {
     }
 }
 
+/// What there is of bases.
+struct Bases {
+    listed: Vec<BaseName>,
+    /// Recorded, and there, though the listing lacks them.
+    unlisted: Vec<BaseName>,
+}
+
 fn failed(error: ArchiveError) -> Error {
     Error::internal(error.chain())
 }
 
-/// Reads a base and the log behind it, and throws both away.
-async fn verify(archive: &Arc<Archive>, base: &BaseName) -> Result<(), ArchiveError> {
-    let manifest = archive.manifest(base).await?;
-    let taken_at = base.taken_at();
-    let reader = archive.clone();
+/// Reads a base and throws it away.
+async fn read_base(archive: &Arc<Archive>, base: &BaseName) -> Result<(), ArchiveError> {
+    let (manifest, reader) = (archive.manifest(base).await?, archive.clone());
     let read = tokio::task::spawn_blocking(move || reader.verify(&manifest)).await;
-    read.map_err(|error| ArchiveError::Refused(error.to_string()))??;
-    for piece in archive.log_pieces(&base.volume()).await? {
-        if piece.seen_at >= taken_at {
-            archive.get_log(&piece).await?;
-        }
+    read.map_err(|error| ArchiveError::Refused(error.to_string()))?
+}
+
+/// Reads the log behind a base, which goes without a gap as far as `stored` or further; where that
+/// is none, a gap is known, and another base is due.
+async fn read_log(archive: &Archive, base: &BaseName, stored: Option<Lsn>) -> Result<(), ArchiveError> {
+    let manifest = archive.manifest(base).await?;
+    if let Some(stored) = stored
+        && let Some(reached) = archive.log_reaches(&manifest).await?
+        && reached < stored
+    {
+        let why = format!("the store has its log up to {reached}, and it was written there up to {stored}");
+        return Err(ArchiveError::damaged(base.as_str(), why));
+    }
+    for piece in archive.log_behind(&manifest, None).await? {
+        archive.get_log(&piece).await?;
     }
     Ok(())
+}
+
+/// What is wrong with what was read, for people; nothing when all is well.
+fn damage_of(name: &str, read: Result<(), ArchiveError>) -> Result<String> {
+    match read {
+        Ok(()) => Ok(String::new()),
+        Err(error @ ArchiveError::Damaged { .. }) => Ok(error.chain()),
+        Err(ArchiveError::Store { source: source @ StoreFailure::NotFound { .. }, .. }) => {
+            Ok(format!("{name} has lost something: {source}"))
+        }
+        Err(error) => Err(failed(error)),
+    }
 }
 
 /// What is kept away from this machine.
@@ -131,6 +163,11 @@ impl Backups {
     pub(crate) async fn make_bases(&self) -> Result<()> {
         let Some(store) = &self.archive else { return Ok(()) };
         let _alone = self.upkeep.bases.lock().await;
+        let compare = async || -> Result<()> {
+            let archive = store.archive().await.map_err(failed)?;
+            self.compare_bases(&archive).await.map(drop)
+        };
+        self.upkeep.compared.get_or_try_init(compare).await?;
         let due = self.store.base_due(&self.host, self.interval).await?;
         if due.is_empty() {
             return Ok(());
@@ -280,33 +317,62 @@ impl Backups {
         let Some(store) = &self.archive else { return Ok(()) };
         let archive = store.archive().await.map_err(failed)?;
         let alone = self.upkeep.bases.lock().await;
-        self.adopt_bases(&archive).await?;
+        self.compare_bases(&archive).await?;
         drop(alone);
         while let Some(name) = self.store.base_to_verify(VERIFY_EVERY).await? {
             // Else it might be removed meanwhile.
             let _alone = self.upkeep.bases.lock().await;
-            let damage = match verify(&archive, &BaseName::from_trusted(name.as_str())).await {
-                Ok(()) => String::new(),
-                Err(error @ ArchiveError::Damaged { .. }) => error.chain(),
-                Err(ArchiveError::Store { source: source @ StoreFailure::NotFound { .. }, .. }) => {
-                    format!("{name} has lost something: {source}")
-                }
-                Err(error) => return Err(failed(error)),
-            };
+            let base = BaseName::from_trusted(name.as_str());
+            // By now, so the store has it: what is noted was written before.
+            let stored = self.store.log_stored_of(&base.volume()).await?;
+            let of_log = damage_of(&name, read_log(&archive, &base, stored).await)?;
+            if !of_log.is_empty() {
+                // The log goes on behind the next base, which is due then.
+                self.store.log_note(&base.volume(), None).await?;
+            }
+            let damage = damage_of(&name, read_base(&archive, &base).await)?;
+            let damage = if damage.is_empty() { of_log } else { damage };
             self.store.base_verified(&name, &damage).await?;
         }
         self.store.base_damage().await?.map_or(Ok(()), |damage| Err(Error::internal(damage)))
     }
 
-    /// Writes down what bases are there: whoever made one may have ended before it
-    /// said so.
-    async fn adopt_bases(&self, archive: &Archive) -> Result<Vec<BaseName>> {
-        let found = archive.all_bases().await.map_err(failed)?;
-        let names: Vec<_> = found.iter().map(ToString::to_string).collect();
-        let volumes: Vec<_> = found.iter().map(|base| base.volume().to_string()).collect();
-        let taken: Vec<_> = found.iter().map(BaseName::taken_at).collect();
-        self.store.base_adopt(&names, &volumes, &taken).await?;
-        Ok(found)
+    /// Records what bases are there, and forgets those that are not: whoever made one may have
+    /// ended before it said so, and a store may be another one than before, or have lost some.
+    /// A listing that lacks one is not believed by itself.
+    async fn compare_bases(&self, archive: &Archive) -> Result<Bases> {
+        let listed = archive.all_bases().await.map_err(failed)?;
+        let names: Vec<_> = listed.iter().map(ToString::to_string).collect();
+        let volumes: Vec<_> = listed.iter().map(|base| base.volume().to_string()).collect();
+        for name in self.store.base_unrecorded(&names, &volumes).await? {
+            let base = BaseName::from_trusted(name.as_str());
+            // What is nobody's is told of once.
+            if self.upkeep.unreadable.lock().contains(&base) {
+                continue;
+            }
+            let passed_over = |error: &ArchiveError| tracing::warn!("passed over: {}", error.chain());
+            match archive.manifest_or_pass(&base, passed_over).await.map_err(failed)? {
+                Some(_) => {
+                    let complete_at = archive.completed_at(&base).await.map_err(failed)?;
+                    self.store.base_adopt(&name, &base.volume(), base.taken_at(), complete_at).await?;
+                }
+                None => drop(self.upkeep.unreadable.lock().insert(base)),
+            }
+        }
+        let recorded = self.store.base_recorded_besides(&names).await?;
+        let unlisted = recorded.iter().map(|name| BaseName::from_trusted(name.as_str())).collect();
+        let unlisted = archive.bases_that_are_there(unlisted).await.map_err(failed)?;
+        let is_there = |name: &String| unlisted.iter().any(|base| base.as_str() == name);
+        let gone: Vec<_> = recorded.into_iter().filter(|name| !is_there(name)).collect();
+        if !gone.is_empty() {
+            let count = gone.len();
+            tracing::warn!(
+                "{count} bases are not in the store any more: their branches get new ones, which are whole"
+            );
+            self.store.base_forget(&gone).await?;
+            self.upkeep.complete.lock().clear();
+        }
+        Ok(Bases { listed, unlisted })
     }
 
     /// What the store has of a volume as it was at a time; none when that is nothing.
@@ -337,13 +403,14 @@ impl Backups {
         let Some(store) = &self.archive else { return Ok(()) };
         let _alone = self.upkeep.bases.lock().await;
         let archive = store.archive().await.map_err(failed)?;
-        let found = self.adopt_bases(&archive).await?;
+        let mut found = self.compare_bases(&archive).await?;
         for name in self.store.base_surplus().await? {
             archive.remove_base(&BaseName::from_trusted(name.as_str())).await.map_err(failed)?;
-            self.store.base_forget(&name).await?;
+            found.unlisted.retain(|base| base.as_str() != name);
+            self.store.base_forget(&[name]).await?;
         }
         let oldest: HashMap<_, _> = self.store.base_oldest().await?.into_iter().collect();
-        let has_base: HashSet<_> = found.iter().map(BaseName::volume).collect();
+        let has_base: HashSet<_> = found.listed.iter().map(BaseName::volume).collect();
         for volume in archive.logs().await.map_err(failed)? {
             let before = match oldest.get(&volume) {
                 Some(oldest) => *oldest,
@@ -353,7 +420,7 @@ impl Backups {
             };
             archive.remove_log(&volume, before).await.map_err(failed)?;
         }
-        archive.sweep(Utc::now() - PACK_GRACE).await.map_err(failed)?;
+        archive.sweep(&found.unlisted, Utc::now() - PACK_GRACE).await.map_err(failed)?;
         Ok(())
     }
 }

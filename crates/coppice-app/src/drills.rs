@@ -57,6 +57,7 @@ impl Drills {
         let (began_at, spec) = (Utc::now(), &due.branch.spec);
         let plan = DrillPlan {
             base: due.base.clone(),
+            log_stored: due.log_stored,
             version: spec.version,
             settings: settings_of(spec),
             preload_libraries: spec.preload_libraries.clone(),

@@ -84,7 +84,7 @@ impl fmt::Display for BaseName {
 /// A store, opened with its key.
 #[derive(Debug)]
 pub struct Archive {
-    objects: Arc<dyn ObjectStore>,
+    pub(crate) objects: Arc<dyn ObjectStore>,
     pub(crate) keys: Keys,
     installation: InstallationId,
     /// What tells that this process is its owner; none for a reader.
@@ -236,7 +236,8 @@ impl Archive {
         Ok(None)
     }
 
-    /// The manifest of a base; none, and told to `passed_over`, where it can't be read.
+    /// The manifest of a base; none, and told to `passed_over`, where it can't be read or is not
+    /// there: a listing may lag behind a deletion.
     ///
     /// # Errors
     /// When the store can't be read.
@@ -247,7 +248,10 @@ impl Archive {
     ) -> Result<Option<Manifest>> {
         match self.manifest(base).await {
             Ok(manifest) => Ok(Some(manifest)),
-            Err(error @ ArchiveError::Damaged { .. }) => {
+            Err(
+                error @ (ArchiveError::Damaged { .. }
+                | ArchiveError::Store { source: object_store::Error::NotFound { .. }, .. }),
+            ) => {
                 passed_over(&error);
                 Ok(None)
             }
@@ -258,15 +262,6 @@ impl Archive {
     async fn bases_below(&self, prefix: &str) -> Result<Vec<BaseName>> {
         let found = self.list(prefix).await?.into_iter();
         Ok(found.map(|object| BaseName(object.location.to_string())).collect())
-    }
-
-    /// When a base was complete, by the store's clock; later where the store is a copy.
-    ///
-    /// # Errors
-    /// When it is not there, or the store can't be read.
-    pub async fn completed_at(&self, base: &BaseName) -> Result<DateTime<Utc>> {
-        let found = self.objects.head(&Path::from(base.as_str())).await;
-        Ok(found.map_err(ArchiveError::store(format!("looking for {base}")))?.last_modified)
     }
 
     /// What a base consists of.

@@ -70,7 +70,8 @@ pub enum ArchiveError {
 }
 
 impl ArchiveError {
-    pub(crate) fn damaged(object: impl Into<String>, why: impl Into<String>) -> Self {
+    /// An object is not what was written, or lacks something that goes with it.
+    pub fn damaged(object: impl Into<String>, why: impl Into<String>) -> Self {
         Self::Damaged { object: object.into(), why: why.into() }
     }
 

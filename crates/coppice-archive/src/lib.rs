@@ -29,6 +29,7 @@ mod directory;
 mod error;
 mod manifest;
 mod place;
+mod presence;
 mod read;
 mod records;
 mod seal;

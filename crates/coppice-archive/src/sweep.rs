@@ -18,21 +18,22 @@ impl Archive {
     }
 
     /// Removes packs that no base needs and that were written before a time. No base
-    /// may be in the making that began before it. Tells how many.
+    /// may be in the making that began before it. Bases that are known to be there may be
+    /// `unlisted`: a listing may lag behind. Tells how many packs.
     ///
     /// # Errors
     /// When a manifest can't be read: then it is not known what is needed. When the
     /// store can't be written, or is another process's by now.
-    pub async fn sweep(&self, written_before: DateTime<Utc>) -> Result<usize> {
+    pub async fn sweep(&self, unlisted: &[BaseName], written_before: DateTime<Utc>) -> Result<usize> {
         let packs = self.list("packs").await?;
         let old = packs.iter().filter(|pack| pack.last_modified < written_before);
         let mut removable: HashSet<PackId> =
             old.filter_map(|pack| PackId::of_object(pack.location.as_ref())).collect();
-        for base in self.all_bases().await? {
+        for base in self.all_bases().await?.iter().chain(unlisted) {
             if removable.is_empty() {
                 return Ok(0);
             }
-            for pack in self.manifest(&base).await?.packs {
+            for pack in self.manifest(base).await?.packs {
                 removable.remove(&pack);
             }
         }

@@ -134,6 +134,23 @@ impl Archive {
         Ok(pieces)
     }
 
+    /// How far the log behind a base goes; none when it has none.
+    ///
+    /// # Errors
+    /// When the store can't be read, and [`ArchiveError::Damaged`] when a piece is missing in between.
+    pub async fn log_reaches(&self, base: &Manifest) -> Result<Option<Lsn>> {
+        let Some(mut reached) = base.facts().log_end else { return Ok(None) };
+        for piece in self.log_behind(base, None).await? {
+            if piece.start > reached {
+                let start = piece.start;
+                let why = format!("the store does not have the log from {reached} to {start}");
+                return Err(ArchiveError::damaged(piece.object, why));
+            }
+            reached = piece.end;
+        }
+        Ok(Some(reached))
+    }
+
     /// Volumes of whose logs there is something.
     ///
     /// # Errors

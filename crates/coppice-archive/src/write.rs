@@ -79,13 +79,20 @@ enum Known {
 }
 
 impl BaseWriter {
-    /// Begins one. What `previous` has is not written again.
-    pub fn begin(archive: Arc<Archive>, facts: BaseFacts, previous: Option<Manifest>) -> Self {
-        let previous = previous.unwrap_or_else(|| Manifest::empty(facts.clone()));
+    /// Begins one. What `previous` has is not written again, unless its pack is lost.
+    ///
+    /// # Errors
+    /// When the store can't be read.
+    pub fn begin(archive: Arc<Archive>, facts: BaseFacts, previous: Option<Manifest>) -> Result<Self> {
+        let runtime = Handle::current();
+        let previous = match previous {
+            Some(previous) => runtime.block_on(archive.without_lost_packs(previous))?,
+            None => Manifest::empty(facts.clone()),
+        };
         let known = previous.blocks.iter().zip(0..).map(|(block, place)| (block.id, Known::Before(place)));
-        Self {
+        Ok(Self {
             archive,
-            runtime: Handle::current(),
+            runtime,
             known: known.collect(),
             previous,
             taken_packs: HashMap::new(),
@@ -94,7 +101,7 @@ impl BaseWriter {
             writing: None,
             new_bytes: 0,
             name_bytes: 0,
-        }
+        })
     }
 
     fn check(&mut self, path: &[u8]) -> Result<()> {

@@ -1,12 +1,15 @@
 //! What a drill needs to know.
 
 use coppice_core::image::PostgresVersion;
+use coppice_core::lsn::Lsn;
 
 /// A base that is to be restored for proof, and what its server is to have.
 #[derive(Clone, Debug)]
 pub struct DrillPlan {
     /// The base, by its name.
     pub base: String,
+    /// How far the log behind it is in the store, as far as is known.
+    pub log_stored: Option<Lsn>,
     /// The PostgreSQL release to run.
     pub version: PostgresVersion,
     /// PostgreSQL parameters of the branch; a later one wins. Those of memory are

@@ -51,7 +51,8 @@ pub struct DueBase {
     pub instance: InstanceId,
     /// The newest base, and the checkpoint at which the volume rested then.
     pub newest: Option<(String, Option<String>)>,
-    /// The volume, and those that it is a copy of, nearest first.
+    /// The volume, and those that it is a copy of, nearest first; without those whose newest
+    /// base is damaged.
     pub lineage: Vec<VolumeId>,
 }
 
@@ -74,12 +75,19 @@ struct DueRow {
     lineage: Vec<String>,
 }
 
+/// A place in a log, as the metastore has it.
+pub(crate) fn stored_lsn(text: Option<String>) -> Result<Option<Lsn>> {
+    let parsed = text.as_deref().map(str::parse).transpose();
+    parsed.map_err(|_| StoreError::UnknownValue { what: "place in a log", value: text.unwrap_or_default() })
+}
+
 impl Store {
     /// Volumes of a host that need a base, of branches that are not deleted and older
     /// than `age`; those without one first.
     ///
     /// A base is good until its branch's time for another one, for a day while the log
-    /// behind it is in the store and not too long, and for an hour where no log is kept.
+    /// behind it is in the store and not too long, and for an hour where no log is kept or
+    /// it is known to be damaged.
     /// One whose log has a gap is renewed within a minute.
     pub async fn base_due(&self, host: &HostId, age: Duration) -> Result<Vec<DueBase>> {
         let rows: Vec<DueRow> = sqlx::query_as(
@@ -89,10 +97,14 @@ impl Store {
                               union all
                               select p.id, p.parent_volume_id, line.depth + 1
                               from line join volumes p on p.id = line.parent where line.depth < 20)
-                          select id from line order by depth) as lineage
+                          select id from line
+                          where not exists (select from bases d where d.volume_id = line.id and d.damage <> ''
+                                            and not exists (select from bases later where later.volume_id = d.volume_id
+                                                            and later.taken_at > d.taken_at))
+                          order by depth) as lineage
              from branches b join volumes v on v.id = b.volume_id
              join instances i on i.branch_id = b.id and i.role = 'primary'
-             left join lateral (select name, checkpoint, seen_at, log_end from bases
+             left join lateral (select name, checkpoint, seen_at, log_end, damage from bases
                                 where volume_id = v.id order by taken_at desc limit 1) x on true
              cross join lateral (select case when b.backup_day is null then 1440 else 10080 end) p (minutes)
              cross join lateral (
@@ -106,7 +118,7 @@ impl Store {
                and b.created_at < now() - make_interval(secs => $2)
                and (x.seen_at is null
                     or x.seen_at < due.at
-                    or x.seen_at < now() - case when x.log_end is null then interval '1 hour'
+                    or x.seen_at < now() - case when x.log_end is null or x.damage <> '' then interval '1 hour'
                                                 when v.stored_lsn is null then interval '1 minute'
                                                 else interval '1 day' end
                     or v.stored_lsn - x.log_end > 1024 * 1024 * 1024)
@@ -193,15 +205,18 @@ impl Store {
         .fetch_all(&self.pool)
         .await?;
         let logs = rows.into_iter().map(|(branch, volume, lsn, is_up)| {
-            let parsed = lsn.as_deref().map(str::parse).transpose();
-            let unknown = |_| StoreError::UnknownValue {
-                what: "place in a log",
-                value: lsn.clone().unwrap_or_default(),
-            };
             let (branch, volume) = (BranchId::from_trusted(branch), VolumeId::from_trusted(volume));
-            Ok(StoredLog { branch, volume, stored: parsed.map_err(unknown)?, is_up })
+            Ok(StoredLog { branch, volume, stored: stored_lsn(lsn)?, is_up })
         });
         logs.collect()
+    }
+
+    /// How far the log of a volume is in the store; none when it does not go on there.
+    pub async fn log_stored_of(&self, volume: &VolumeId) -> Result<Option<Lsn>> {
+        let query = "select stored_lsn::text from volumes where id = $1";
+        let found: Option<Option<String>> =
+            sqlx::query_scalar(query).bind(volume.as_str()).fetch_optional(&self.pool).await?;
+        stored_lsn(found.flatten())
     }
 
     /// Records how far the log of a volume is in the store; none when what comes next
@@ -257,28 +272,48 @@ impl Store {
         Ok(rows.into_iter().map(|(volume, taken)| (VolumeId::from_trusted(volume), taken)).collect())
     }
 
-    /// Records bases that are in the store, of volumes that are known: a process
-    /// that made one may have ended before it said so. How its log goes on is not
-    /// known, so another one is due.
-    pub async fn base_adopt(
-        &self,
-        names: &[String],
-        volumes: &[String],
-        taken: &[DateTime<Utc>],
-    ) -> Result<u64> {
-        let done = sqlx::query(
-            "insert into bases (name, volume_id, branch_id, taken_at, seen_at, bytes, new_bytes)
-             select f.name, v.id, v.branch_id, f.taken, 'epoch', 0, 0
-             from unnest($1::text[], $2::text[], $3::timestamptz[]) f (name, volume, taken)
+    /// Of these names of bases, and their volumes, those that are not recorded though
+    /// their volume is known: a process that made one may have ended before it said so.
+    pub async fn base_unrecorded(&self, names: &[String], volumes: &[String]) -> Result<Vec<String>> {
+        Ok(sqlx::query_scalar(
+            "select f.name from unnest($1::text[], $2::text[]) f (name, volume)
              join volumes v on v.id = f.volume and v.branch_id is not null
-             on conflict do nothing",
+             where not exists (select from bases x where x.name = f.name)",
         )
         .bind(names)
         .bind(volumes)
-        .bind(taken)
+        .fetch_all(&self.pool)
+        .await?)
+    }
+
+    /// Records a base that was found in the store, and when it was complete if that is known.
+    /// How its log goes on is not, so another one is due.
+    pub async fn base_adopt(
+        &self,
+        name: &str,
+        volume: &VolumeId,
+        taken_at: DateTime<Utc>,
+        complete_at: Option<DateTime<Utc>>,
+    ) -> Result<()> {
+        sqlx::query(
+            "insert into bases (name, volume_id, branch_id, taken_at, seen_at, bytes, new_bytes, complete_at)
+             select $1, v.id, v.branch_id, $3, 'epoch', 0, 0, $4
+             from volumes v where v.id = $2 and v.branch_id is not null
+             on conflict do nothing",
+        )
+        .bind(name)
+        .bind(volume.as_str())
+        .bind(taken_at)
+        .bind(complete_at)
         .execute(&self.pool)
         .await?;
-        Ok(done.rows_affected())
+        Ok(())
+    }
+
+    /// Bases that are recorded and not among these.
+    pub async fn base_recorded_besides(&self, names: &[String]) -> Result<Vec<String>> {
+        let query = "select name from bases where name <> all ($1) order by name";
+        Ok(sqlx::query_scalar(query).bind(names).fetch_all(&self.pool).await?)
     }
 
     /// Bases that nobody needs: of branches that are gone, those that are older than
@@ -325,17 +360,26 @@ impl Store {
     /// volume has.
     pub async fn base_seen_at(&self, volumes: &[VolumeId]) -> Result<Vec<(VolumeId, DateTime<Utc>)>> {
         let ids: Vec<_> = volumes.iter().map(VolumeId::as_str).collect();
-        let query =
-            "select volume_id, max(seen_at) from bases where volume_id = any($1) and complete_at is not null
-                     group by volume_id";
+        let query = "select volume_id, max(seen_at) from bases
+             where volume_id = any($1) and complete_at is not null and seen_at > 'epoch' group by volume_id";
         let rows: Vec<(String, DateTime<Utc>)> =
             sqlx::query_as(query).bind(&ids).fetch_all(&self.pool).await?;
         Ok(rows.into_iter().map(|(volume, seen)| (VolumeId::from_trusted(volume), seen)).collect())
     }
 
-    /// Forgets a base that was removed from the store.
-    pub async fn base_forget(&self, name: &str) -> Result<()> {
-        sqlx::query("delete from bases where name = $1").bind(name).execute(&self.pool).await?;
+    /// Forgets bases that are not in the store any more. The log of a volume whose newest
+    /// one that was goes on behind its next base.
+    pub async fn base_forget(&self, names: &[String]) -> Result<()> {
+        sqlx::query(
+            "with gone as (delete from bases where name = any ($1) returning volume_id, taken_at)
+             update volumes v set stored_lsn = null from gone
+             where v.id = gone.volume_id
+               and not exists (select from bases x where x.volume_id = v.id and x.taken_at > gone.taken_at
+                               and x.name <> all ($1))",
+        )
+        .bind(names)
+        .execute(&self.pool)
+        .await?;
         Ok(())
     }
 

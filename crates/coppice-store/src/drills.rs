@@ -5,9 +5,11 @@ use std::time::Duration;
 use chrono::{DateTime, Utc};
 use coppice_core::backup::{DrillReport, DrillResult};
 use coppice_core::branch::Branch;
+use coppice_core::lsn::Lsn;
 use coppice_core::{BranchId, HostId};
 use sqlx::{FromRow, Row as _};
 
+use crate::bases::stored_lsn;
 use crate::branches::{BranchRow, COLUMNS};
 use crate::{Result, Store, StoreError};
 
@@ -20,6 +22,8 @@ pub struct DueDrill {
     pub base: String,
     /// Whether somebody waits for it.
     pub is_wanted: bool,
+    /// How far the log of its volume is in the store, if it goes on there.
+    pub log_stored: Option<Lsn>,
 }
 
 /// What is known of the drills of a branch.
@@ -62,7 +66,7 @@ impl Store {
     /// than that is left alone.
     pub async fn drill_due(&self, host: &HostId, every: Option<Duration>) -> Result<Option<DueDrill>> {
         let sql = format!(
-            "select {COLUMNS}, x.name as base, w.is_wanted
+            "select {COLUMNS}, x.name as base, w.is_wanted, v.stored_lsn::text as log_stored
              from branches b join projects p on p.id = b.project_id
              join volumes v on v.id = b.volume_id
              cross join lateral (select name from bases where volume_id = v.id order by taken_at desc limit 1) x
@@ -83,6 +87,7 @@ impl Store {
             branch: Branch::try_from(BranchRow::from_row(&row)?)?,
             base: row.try_get("base")?,
             is_wanted: row.try_get("is_wanted")?,
+            log_stored: stored_lsn(row.try_get("log_stored")?)?,
         }))
     }
 

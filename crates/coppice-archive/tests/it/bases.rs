@@ -83,7 +83,7 @@ fn only_what_changed_is_written_again_and_the_rest_is_swept_when_nobody_needs_it
     assert_eq!(store.objects("packs").len(), 3, "a base without a previous one has packs of its own");
 
     let later = Utc::now() + Duration::hours(1);
-    let sweep = |before| store.runtime.block_on(store.archive.sweep(before)).expect("swept");
+    let sweep = |before| store.runtime.block_on(store.archive.sweep(&[], before)).expect("swept");
     let remove = |base| store.runtime.block_on(store.archive.remove_base(base)).expect("removed");
     assert_eq!(sweep(later), 0, "everything is needed");
     remove(&unrelated.base);
@@ -95,6 +95,39 @@ fn only_what_changed_is_written_again_and_the_rest_is_swept_when_nobody_needs_it
     assert_eq!(tree(store.restore(&second.base).expect("restored").path()), tree(source(&files).path()));
     remove(&second.base);
     assert_eq!((sweep(later), store.objects("packs").len()), (2, 0));
+}
+
+#[test]
+fn what_lost_a_pack_is_followed_by_what_is_whole() {
+    let store = Store::new();
+    let mut files = BTreeMap::from([("base/1".to_owned(), noise(40 * BLOCK, 1))]);
+    let first = store.write(source(&files).path(), 1, None).expect("written");
+    let lost = store.objects("packs").pop().expect("a pack");
+    files.insert("base/2".to_owned(), noise(40 * BLOCK, 2));
+    let second = store.write(source(&files).path(), 2, Some(&first.base)).expect("written");
+    assert!(second.new_bytes < 41 * BLOCK as u64, "{second:?}");
+    fs::remove_file(lost).expect("removed");
+    store.verify(&second.base).expect_err("it lacks what the first one wrote");
+    let third = store.write(source(&files).path(), 3, Some(&second.base)).expect("written");
+    assert!((40 * BLOCK as u64..41 * BLOCK as u64).contains(&third.new_bytes), "{third:?}");
+    store.verify(&third.base).expect("sound");
+    assert_eq!(tree(store.restore(&third.base).expect("restored").path()), tree(source(&files).path()));
+}
+
+#[test]
+fn nothing_goes_that_a_base_may_need_which_is_known_of_and_can_not_be_read() {
+    let store = Store::new();
+    let files = BTreeMap::from([("base/1".to_owned(), noise(5 * BLOCK, 1))]);
+    let written = store.write(source(&files).path(), 1, None).expect("written");
+    let (manifest, aside) = (store.objects("bases").pop().expect("a manifest"), store.objects("packs").len());
+    let bytes = fs::read(&manifest).expect("a manifest");
+    fs::remove_file(&manifest).expect("removed");
+    let later = Utc::now() + Duration::hours(1);
+    let sweep = |unlisted: &[_]| store.runtime.block_on(store.archive.sweep(unlisted, later));
+    sweep(std::slice::from_ref(&written.base)).expect_err("it is not known what it needs");
+    assert_eq!(store.objects("packs").len(), aside);
+    fs::write(&manifest, bytes).expect("written");
+    assert_eq!(sweep(&[]).expect("swept"), 0);
 }
 
 #[test]
@@ -165,7 +198,7 @@ fn packs_without_a_manifest_are_no_base_and_do_not_disturb_the_next() {
             log_end: None,
             label: "{}".to_owned(),
         };
-        let mut writer = BaseWriter::begin(store.archive.clone(), facts, None);
+        let mut writer = BaseWriter::begin(store.archive.clone(), facts, None).expect("begun");
         let file = File::open(from.path().join("base/1")).expect("a file");
         writer.file(b"1", 0o600, 520 * BLOCK as u64, &file).expect("written");
         // The process ends here.
@@ -213,7 +246,7 @@ fn a_path_that_leads_elsewhere_is_refused() {
         label: "{}".to_owned(),
     };
     store.within(|| {
-        let mut writer = BaseWriter::begin(store.archive.clone(), facts, None);
+        let mut writer = BaseWriter::begin(store.archive.clone(), facts, None).expect("begun");
         for path in ["", "/etc", "a//b", "a/../b", "..", ".", "a/.", "a\0b"] {
             let refused = writer.directory(path.as_bytes(), 0o700);
             assert!(matches!(refused, Err(ArchiveError::Refused(_))), "{path:?}");
@@ -232,7 +265,7 @@ fn whatever_a_server_calls_its_files_and_however_long_they_say_to_be_is_bounded(
     };
     let empty = tempfile::tempfile().expect("a file");
     store.within(|| {
-        let mut writer = BaseWriter::begin(store.archive.clone(), facts, None);
+        let mut writer = BaseWriter::begin(store.archive.clone(), facts, None).expect("begun");
         for name in ["a", "b", "c"] {
             writer.file(name.as_bytes(), 0o600, u64::MAX / 2, &empty).expect("added");
         }

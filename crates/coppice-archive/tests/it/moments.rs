@@ -24,7 +24,7 @@ fn base(store: &Store, second: i64, log_end: Option<u64>) -> BaseName {
             log_end: log_end.map(Lsn),
             label: "{}".to_owned(),
         };
-        BaseWriter::begin(store.archive.clone(), facts, None).finish().expect("written").base
+        BaseWriter::begin(store.archive.clone(), facts, None).expect("begun").finish().expect("written").base
     })
 }
 
@@ -134,4 +134,23 @@ fn a_moment_behind_an_object_whose_time_is_ahead_has_what_was_written_by_then() 
     assert_eq!(needed(&store, &ahead, Some(125)), Some(vec![1100, 1200, 1300]));
     assert_eq!(needed(&store, &ahead, Some(200)), Some(vec![1100, 1200, 1300, 1400]));
     assert_eq!(needed(&store, &ahead, Some(50)), Some(vec![1100]));
+}
+
+#[test]
+fn a_log_reaches_as_far_as_no_piece_is_missing() {
+    let store = Store::new();
+    let base = base(&store, 100, Some(1000));
+    let reaches = || store.runtime.block_on(store.archive.log_reaches(&store.manifest(&base)));
+    assert_eq!(reaches().expect("nothing is missing"), Some(Lsn(1000)));
+    for (second, from, to) in [(110, 900, 1100), (120, 1100, 1200), (130, 1200, 1300)] {
+        piece(&store, second, from, to);
+    }
+    assert_eq!(reaches().expect("nothing is missing"), Some(Lsn(1300)));
+    let mut pieces = store.objects("wal");
+    pieces.sort();
+    std::fs::remove_file(&pieces[2]).expect("removed");
+    assert_eq!(reaches().expect("the newest one is gone, which nothing here tells"), Some(Lsn(1200)));
+    std::fs::remove_file(&pieces[0]).expect("removed");
+    let Err(ArchiveError::Damaged { why, .. }) = reaches() else { panic!("there is a gap") };
+    assert_eq!(why, "the store does not have the log from 0/3E8 to 0/44C");
 }

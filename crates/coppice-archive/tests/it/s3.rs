@@ -109,7 +109,7 @@ fn within_a_bucket_with_bases() {
     assert_eq!(tree(store.restore(&second).expect("restored").path()), tree(from.path()));
 
     let later = Utc::now() + Duration::hours(1);
-    let sweep = || store.runtime.block_on(store.archive.sweep(later)).expect("swept");
+    let sweep = || store.runtime.block_on(store.archive.sweep(&[], later)).expect("swept");
     let remove = |base| store.runtime.block_on(store.archive.remove_base(base)).expect("removed");
     remove(&first);
     assert_eq!(sweep(), 0, "the second one has blocks of the first");

@@ -76,7 +76,7 @@ impl Store {
                 log_end: None,
                 label: "{}".to_owned(),
             };
-            let mut writer = BaseWriter::begin(self.archive.clone(), facts, previous);
+            let mut writer = BaseWriter::begin(self.archive.clone(), facts, previous)?;
             add(&mut writer, source, Path::new(""))?;
             writer.finish()
         })

@@ -144,7 +144,7 @@ impl LocalEngine {
         let read = move |data: &UntrustedPath, log_end: Option<Lsn>| {
             failpoint!("base.frozen");
             let facts = BaseFacts { volume, taken_ms, log_end, label };
-            let mut writer = BaseWriter::begin(archive, facts, previous);
+            let mut writer = BaseWriter::begin(archive, facts, previous)?;
             let top = data.require().map_err(EngineError::io("opening a copy"))?;
             add(&mut writer, &top, &mut vec![], 0)?;
             failpoint!("base.read");

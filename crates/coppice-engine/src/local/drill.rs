@@ -163,6 +163,13 @@ impl LocalEngine {
             return Ok(DrillReport::new(DrillResult::Skipped, why));
         }
         let end = self.restore_for_drill(base).await?;
+        if let Some((end, stored)) = end.zip(plan.log_stored)
+            && end < stored
+        {
+            return Err(EngineError::Damaged(format!(
+                "the store has its log up to {end}, and it was written there up to {stored}"
+            )));
+        }
         failpoint!("drill.restored");
         self.start_drill(plan).await?;
         failpoint!("drill.started");

@@ -197,3 +197,34 @@ async fn a_log_belongs_into_the_store_but_where_none_is_kept_and_no_base_can_be_
     assert_eq!(volume, &volumes[0]);
     assert!((Utc::now() - *at - TimeDelta::hours(1)).abs() < TimeDelta::minutes(1), "{at}");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_branch_whose_newest_base_is_not_in_the_store_gets_another_and_its_log_goes_on_behind_that() {
+    let server = Postgres::shared();
+    let (store, mut sql) = with_rows(&server.database().await).await;
+    sql.execute("update volumes set state = 'admitted', stored_lsn = '0/7'").await.unwrap();
+    sql.execute("update branches set created_at = now() - interval '1 hour'").await.unwrap();
+    back_up_at(&mut sql, TimeDelta::hours(3), false).await;
+    base(&mut sql, "first", "2 hours").await;
+    base(&mut sql, "second", "1 minute").await;
+    let (host, age) = (HostId::from_trusted("h"), Duration::from_secs(60));
+    let named = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
+    let is_due = async || !store.base_due(&host, age).await.unwrap().is_empty();
+    let stored = async || store.log_stored(&host).await.unwrap().remove(0).stored.map(|lsn| lsn.0);
+    assert_eq!(store.base_recorded_besides(&named(&["second", "third"])).await.unwrap(), ["first"]);
+    store.base_forget(&named(&["first"])).await.unwrap();
+    assert_eq!((is_due().await, stored().await), (false, Some(7)), "the newest one is there");
+    store.base_forget(&named(&["second"])).await.unwrap();
+    assert_eq!((is_due().await, stored().await), (true, None));
+
+    let [known, unknown] = ["v", "nobody's"].map(VolumeId::from_trusted);
+    let (names, volumes) = (named(&["third", "fourth"]), named(&["v", "nobody's"]));
+    assert_eq!(store.base_unrecorded(&names, &volumes).await.unwrap(), ["third"]);
+    let then = Utc::now() - TimeDelta::minutes(2);
+    store.base_adopt("third", &known, then, Some(then)).await.unwrap();
+    store.base_adopt("fourth", &unknown, then, Some(then)).await.unwrap();
+    assert!(store.base_unrecorded(&names, &volumes).await.unwrap().is_empty());
+    assert_eq!(store.base_before(&known, Utc::now()).await.unwrap().as_deref(), Some("third"));
+    assert!(is_due().await, "how its log goes on is not known");
+    assert_eq!(store.base_seen_at(&[known]).await.unwrap(), [], "nor how far it went");
+}

@@ -146,6 +146,9 @@ pub(super) async fn verify(archive: Arc<Archive>) -> anyhow::Result<()> {
     }
     let mut pieces = 0;
     for volume in archive.logs().await? {
+        if let Some((_, newest)) = archive.newest_base(&volume, |_| {}).await? {
+            problems.extend(archive.log_reaches(&newest).await.err().map(|error| error.chain()));
+        }
         for piece in archive.log_pieces(&volume).await? {
             pieces += 1;
             problems.extend(check_piece(&archive, &piece).await.err().map(|error| error.chain()));

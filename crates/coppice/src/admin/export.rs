@@ -104,7 +104,7 @@ async fn newest_base(
         }
         is_known = true;
         match at {
-            Some(at) if archive.completed_at(&base).await? > at => {}
+            Some(at) if archive.completed_at(&base).await?.is_none_or(|complete| complete > at) => {}
             _ => return Ok((base, label)),
         }
     }
