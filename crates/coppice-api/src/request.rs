@@ -50,6 +50,8 @@ pub(crate) struct Call {
     origin: RequestOrigin,
     rates: Arc<Rates>,
     is_counted: bool,
+    /// Whether the audit log has its line.
+    is_recorded: bool,
     gateway: Option<Arc<Gateway>>,
 }
 
@@ -68,6 +70,7 @@ impl<S: Send + Sync> FromRequestParts<S> for Call {
             address: client_address(parts),
             origin: ClientOrigin::of(parts).0,
             is_counted: parts.extensions.get::<Counted>().is_some(),
+            is_recorded: false,
             gateway: parts.extensions.get::<Arc<Gateway>>().cloned(),
             rates: rates.map_err(|_| Error::internal("the router has no rate limits"))?.0,
         })
@@ -170,7 +173,7 @@ impl Call {
         target: Option<&RawTarget<'_>>,
         is_refused: bool,
     ) -> Result<()> {
-        if !operation.is_recorded {
+        if !operation.is_recorded || self.is_recorded {
             return Ok(());
         }
         if is_refused {
@@ -187,6 +190,11 @@ impl Call {
         let outcome = app.callers.authorize_person(credential.clone(), operation);
         self.begin_audit(app, &credential, operation, None, outcome.is_err()).await?;
         outcome
+    }
+
+    /// The same request, to be authorized once more: it has been counted and recorded.
+    pub(crate) fn again(self) -> Self {
+        Self { is_counted: true, is_recorded: true, ..self }
     }
 
     /// Who sends it, as far as a branch is told, and the way there.

@@ -4,16 +4,15 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use chrono::Utc;
-use coppice_core::access::{AskedExpiry, Caller, Grant, Principal, Scope, check_fresh, check_role};
+use coppice_core::access::{AskedExpiry, Caller, Grant, Principal, Scope, check_fresh};
 use coppice_core::api_key::{ApiKey, ApiKeyKind, ApiKeySecret};
 use coppice_core::operation::allows_what_asks_anew;
-use coppice_core::{ApiKeyId, Error, ErrorCode, OrganizationId, Result};
-use coppice_store::{NewApiKey, ReachedBranch, ReachedProject, Store, Tx};
+use coppice_core::{ApiKeyId, Error, ErrorCode, Result};
+use coppice_store::{NewApiKey, ReachedBranch, ReachedProject, Store};
 use parking_lot::Mutex;
 
-use crate::access::not_a_member;
 use crate::idempotency::commit_with_answer;
-use crate::rows::lock_organization_in_tx;
+use crate::rows::{check_member_in_tx, lock_organization_in_tx};
 use crate::secrets::MasterKey;
 use crate::{Access, PersonalAccess};
 
@@ -123,7 +122,7 @@ impl Keys {
             Principal::User(user) => self.store.user_lock_in_tx(&mut tx, user).await?,
             Principal::Organization(organization) => {
                 lock_organization_in_tx(&self.store, &mut tx, organization).await?;
-                self.check_maker_in_tx(&mut tx, organization, caller).await?;
+                check_member_in_tx(&self.store, &mut tx, organization, caller, Scope::KeysWrite).await?;
             }
         }
         // All keys may be taken away; none must come from one that was.
@@ -151,21 +150,6 @@ impl Keys {
         let key = self.store.key_insert_in_tx(&mut tx, &row).await?;
         commit_with_answer(tx, None).await?;
         Ok((key, secret))
-    }
-
-    /// Whether a person may still make keys of the organization, which the
-    /// transaction has locked: nobody is removed meanwhile, or has less to say.
-    async fn check_maker_in_tx(
-        &self,
-        tx: &mut Tx,
-        organization: &OrganizationId,
-        caller: &Caller,
-    ) -> Result<()> {
-        let Principal::User(user) = &caller.principal else { return Ok(()) };
-        match self.store.member_role_in_tx(tx, organization, user).await? {
-            Some(role) => check_role(Some(role), Scope::KeysWrite),
-            None => Err(not_a_member(organization)),
-        }
     }
 
     /// Keys of the organization, with those marked that whoever runs it should

@@ -1,6 +1,6 @@
 //! Members of an organization and their roles.
 
-use coppice_core::access::Principal;
+use coppice_core::access::{Principal, Scope};
 use coppice_core::api_key::{MakerStanding, ReviewReason};
 use coppice_core::limits::MEMBER_CHANGES_PER_HOUR_MAX;
 use coppice_core::organization::{Member, Role};
@@ -9,7 +9,7 @@ use coppice_core::{ApiKeyId, Error, ErrorCode, OrganizationId, Result, UserId};
 use coppice_store::{OrganizationChange, Store, StoreError, Tx};
 
 use crate::Access;
-use crate::rows::lock_organization_in_tx;
+use crate::rows::{check_member_in_tx, lock_organization_in_tx};
 
 /// Members of organizations.
 #[derive(Clone)]
@@ -43,7 +43,7 @@ impl Members {
             });
         }
         let mut tx = self.store.begin().await?;
-        if self.role_in_tx(&mut tx, organization, user).await? == Role::Owner {
+        if self.role_in_tx(&mut tx, access).await? == Role::Owner {
             return Err(Error::Forbidden {
                 code: ErrorCode::CannotRemoveOwner,
                 public: "the owner cannot be removed".to_owned(),
@@ -73,7 +73,7 @@ impl Members {
     pub async fn set_role(&self, access: &Access<OnMember>, role: Role) -> Result<Vec<ApiKeyId>> {
         let (organization, user) = (&access.organization.id, &access.target.user);
         let mut tx = self.store.begin().await?;
-        match self.role_in_tx(&mut tx, organization, user).await? {
+        match self.role_in_tx(&mut tx, access).await? {
             Role::Owner => {
                 return Err(Error::Conflict {
                     code: ErrorCode::OwnerRoleFixed,
@@ -113,9 +113,11 @@ impl Members {
         Ok(stand_out.map(|key| key.id).collect())
     }
 
-    /// Locks an organization and one of its memberships.
-    async fn role_in_tx(&self, tx: &mut Tx, organization: &OrganizationId, user: &UserId) -> Result<Role> {
+    /// Locks an organization and one of its memberships, which the caller may still change.
+    async fn role_in_tx(&self, tx: &mut Tx, access: &Access<OnMember>) -> Result<Role> {
+        let (organization, user) = (&access.organization.id, &access.target.user);
         lock_organization_in_tx(&self.store, tx, organization).await?;
+        check_member_in_tx(&self.store, tx, organization, &access.caller, Scope::OrgWrite).await?;
         let role = self.store.member_role_in_tx(tx, organization, user).await?;
         role.ok_or_else(|| Error::NotFound {
             code: ErrorCode::MemberNotFound,

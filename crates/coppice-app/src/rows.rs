@@ -1,5 +1,6 @@
 //! Rows that a use case needs to be there, and what whoever asks is told when they are not.
 
+use coppice_core::access::{Caller, Principal, Scope, check_role};
 use coppice_core::branch::Branch;
 use coppice_core::organization::Organization;
 use coppice_core::project::Project;
@@ -7,7 +8,7 @@ use coppice_core::target::{InBranch, InProject};
 use coppice_core::{BranchId, Error, ErrorCode, OrganizationId, Result};
 use coppice_store::{Store, Tx};
 
-use crate::access::{Access, organization_disabled};
+use crate::access::{Access, not_a_member, organization_disabled};
 
 /// Locks an organization until the transaction ends.
 ///
@@ -33,6 +34,25 @@ pub(crate) async fn lock_enabled_organization_in_tx(
 ) -> Result<()> {
     let organization = lock_organization_in_tx(store, tx, id).await?;
     if organization.is_enabled() { Ok(()) } else { Err(organization_disabled(&organization)) }
+}
+
+/// Whether a person may still use a scope in an organization, which the transaction has locked:
+/// nobody is removed meanwhile, or has less to say. For what would let them back in.
+///
+/// # Errors
+/// `organization_access_denied`, `role_not_allowed`
+pub(crate) async fn check_member_in_tx(
+    store: &Store,
+    tx: &mut Tx,
+    organization: &OrganizationId,
+    caller: &Caller,
+    scope: Scope,
+) -> Result<()> {
+    let Principal::User(user) = &caller.principal else { return Ok(()) };
+    match store.member_role_in_tx(tx, organization, user).await? {
+        Some(role) => check_role(Some(role), scope),
+        None => Err(not_a_member(organization)),
+    }
 }
 
 /// Deleted between the check of the caller and the operation.

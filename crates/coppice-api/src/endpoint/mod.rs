@@ -12,7 +12,10 @@ mod answer;
 mod asked;
 mod handler;
 
+use std::future::poll_fn;
+use std::pin::pin;
 use std::sync::Arc;
+use std::task::Poll;
 
 use axum::extract::State;
 use axum::routing::{MethodRouter, on};
@@ -126,8 +129,19 @@ impl Row {
         let form = Arc::new(Form { shape, refused: self.refused });
         let (operation, forbidden) = (self.operation, self.forbidden);
         let run = move |State(app): State<App>, call: Call, body: RawBody| async move {
-            let access = H::Access::authorize(&call, &app, operation).await.map_err(forbidden)?;
-            let asked = H::Asked::read(&call, body, &form).await?;
+            let mut access = H::Access::authorize(&call, &app, operation).await.map_err(forbidden)?;
+            let (asked, has_waited) = {
+                let mut reading = pin!(H::Asked::read(&call, body, &form));
+                match poll_fn(|context| Poll::Ready(reading.as_mut().poll(context))).await {
+                    Poll::Ready(asked) => (asked?, false),
+                    Poll::Pending => (reading.await?, true),
+                }
+            };
+            let call = call.again();
+            if has_waited {
+                // Who sends a body slowly may do what it may when that is there.
+                access = H::Access::authorize(&call, &app, operation).await.map_err(forbidden)?;
+            }
             Ok::<_, BodyError>(handler.call(app, access, asked).await?.send(call.wishes()).await)
         };
         let path = format!("{}{}", H::Access::PATH, self.below);

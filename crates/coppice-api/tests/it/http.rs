@@ -194,6 +194,20 @@ fn documented() -> HashMap<String, Vec<String>> {
     operations.map(statuses).collect()
 }
 
+/// The answer to a request, and the operation that it was for.
+async fn answer_of(router: Router, request: Request<Body>) -> (Answer, String) {
+    let response = router.oneshot(request).await.expect("an answer");
+    let (parts, body) = response.into_parts();
+    let route = parts.extensions.get::<Arc<RequestRoute>>().expect("a route");
+    let headers = parts
+        .headers
+        .iter()
+        .map(|(name, value)| (name.to_string(), String::from_utf8_lossy(value.as_bytes()).into_owned()));
+    let bytes = to_bytes(body, ANSWER_BYTES_MAX).await.expect("a body").to_vec();
+    let answer = Answer { status: parts.status.as_u16(), headers: headers.collect(), bytes };
+    (answer, route.operation.to_string())
+}
+
 coppice_test_support::requests!(Http, key);
 
 impl Http {
@@ -247,6 +261,31 @@ impl Http {
         answer
     }
 
+    /// Sends a request whose body comes when something has been done meanwhile, after its head was read.
+    pub(crate) fn as_key_slowly(
+        &self,
+        key: &str,
+        (method, path): (&str, &str),
+        body: &Value,
+        meanwhile: impl FnOnce(),
+    ) -> Answer {
+        let (asked, is_asked) = std::sync::mpsc::channel();
+        let (send, comes) = tokio::sync::oneshot::channel();
+        let text = body.to_string();
+        let body = Body::from_stream(futures_util::stream::once(async move {
+            let _ = asked.send(());
+            comes.await.map_err(std::io::Error::other)
+        }));
+        let request = Request::builder().method(method).uri(path.replace("{org}", self.organization()));
+        let request = request.header(header::AUTHORIZATION, format!("Bearer {key}"));
+        let request = request.header(header::CONTENT_TYPE, "application/json").body(body).expect("a request");
+        let answer = self.runtime.spawn(answer_of(self.router.clone(), request));
+        is_asked.recv_timeout(PATIENCE).expect("the body is asked for");
+        meanwhile();
+        send.send(text).expect("it is waited for");
+        self.runtime.block_on(answer).expect("an answer").0
+    }
+
     /// A request with these headers alone.
     pub(crate) fn anonymous(&self, method: &str, path: &str, headers: &[(&str, &str)]) -> Answer {
         self.send_text(method, path, headers, "")
@@ -270,17 +309,7 @@ impl Http {
     }
 
     fn send(&self, request: Request<Body>) -> (Answer, String) {
-        self.runtime.block_on(async {
-            let response = self.router.clone().oneshot(request).await.expect("an answer");
-            let (parts, body) = response.into_parts();
-            let route = parts.extensions.get::<Arc<RequestRoute>>().expect("a route");
-            let headers = parts.headers.iter().map(|(name, value)| {
-                (name.to_string(), String::from_utf8_lossy(value.as_bytes()).into_owned())
-            });
-            let bytes = to_bytes(body, ANSWER_BYTES_MAX).await.expect("a body").to_vec();
-            let answer = Answer { status: parts.status.as_u16(), headers: headers.collect(), bytes };
-            (answer, route.operation.to_string())
-        })
+        self.runtime.block_on(answer_of(self.router.clone(), request))
     }
 
     /// Makes the invoices that are due.

@@ -285,3 +285,15 @@ fn bulk_deletion_is_bounded() {
     delete(json!({ "ids": [1] })).expect_error(400, "invalid_field");
     http.delete(USER).expect_error(400, "invalid_json");
 }
+
+#[test]
+fn what_comes_after_a_key_has_ended_is_not_done_although_its_request_began_before() {
+    let http = shared();
+    let key = http.new_key(USER, json!({}));
+    let end = || assert_eq!(http.with("DELETE", USER, &json!({ "ids": [key["id"]] })).status, 204);
+    let token = text_of(&key["token"]);
+    let wanted = json!({ "name": "late" });
+    http.as_key_slowly(&token, ("POST", "/organizations/{org}/projects"), &wanted, || {}).expect(201);
+    let late = http.as_key_slowly(&token, ("POST", "/organizations/{org}/projects"), &wanted, end);
+    late.expect_error(401, "invalid_token");
+}
