@@ -125,6 +125,7 @@ fn people_from_vercel_land_at_their_database_and_what_they_do_there_vercel_is_to
     let (status, refused) = story.console(&ada, "POST", "/organizations", &json!({ "name": "more" }));
     assert_eq!((status, &refused["id"]), (403, &json!("role_not_allowed")), "{refused}");
 
+    story.has_no_password(&ada);
     let branch = place.split('/').nth_back(1).expect("a branch").to_owned();
     let project = format!("/organizations/{begin}/projects/{id}");
     story.looks_only(&project);
@@ -157,6 +158,19 @@ impl Story {
         let lacking = self.http.send(self.http.anonymous("GET", "/vercel/sign-in"));
         assert_eq!(lacking.status, 403);
         assert_eq!(self.metastore("select count(*) from vercel_people"), "0");
+    }
+
+    /// With one they would come back when they are removed at Vercel.
+    fn has_no_password(&self, ada: &str) {
+        let page = self.http.send(self.http.anonymous("GET", "/account/password").header("cookie", ada));
+        let cookies = format!("{ada}; {}", cookie(&page));
+        let csrf = field(&page.text(), "csrf");
+        let form = format!("csrf={csrf}&new_password=long+enough&repeated_password=long+enough");
+        let request = self.http.anonymous("POST", "/account/password").header("cookie", cookies);
+        let request = request.header("content-type", "application/x-www-form-urlencoded");
+        let answer = self.http.send(request.body(form));
+        assert!(answer.status == 403 && answer.text().contains("come from Vercel"), "{}", answer.text());
+        assert_eq!(self.metastore("select count(*) from users where password is not null"), "1");
     }
 
     /// Who may only look at Vercel may only look here.

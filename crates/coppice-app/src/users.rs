@@ -37,7 +37,8 @@ fn account_gone(_id: &UserId) -> Error {
     Error::Unauthenticated { code: ErrorCode::InvalidToken }
 }
 
-/// Keeps people who came from Vercel to the organization of their installation.
+/// Keeps people who came from Vercel to the organization of their installation, and to
+/// the way by which they came: whoever is removed there must not come back by another.
 ///
 /// # Errors
 /// `role_not_allowed`
@@ -45,7 +46,7 @@ pub(crate) async fn check_not_from_vercel(store: &Store, user: &UserId) -> Resul
     if !store.is_from_vercel(user).await? {
         return Ok(());
     }
-    let why = "an account of somebody who comes from Vercel is for the organization of their installation alone: \
-               sign in with another account";
+    let why = "an account of somebody who comes from Vercel is for the organization of their installation alone, and \
+               has no password: come from Vercel, or sign in with another account";
     Err(Error::access_denied(ErrorCode::RoleNotAllowed, why))
 }

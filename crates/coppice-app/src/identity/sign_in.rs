@@ -10,6 +10,7 @@ use zeroize::Zeroizing;
 
 use super::Identity;
 use super::attempts::{SIGN_IN, SIGN_INS, source};
+use crate::users::check_not_from_vercel;
 use crate::{AccountEvent, AccountEventKind};
 
 /// A browser session ends when it is not used for this long.
@@ -267,6 +268,9 @@ impl Identity {
 
     /// Gives a person a password who has none yet, as who comes from the
     /// outside provider. Every session of theirs ends but this one.
+    ///
+    /// # Errors
+    /// `role_not_allowed` for who comes from Vercel.
     pub async fn set_first_password(
         &self,
         session: &BrowserSession,
@@ -276,6 +280,7 @@ impl Identity {
         if !self.was_just_asked(session) {
             return Ok(PasswordChange::Stale);
         }
+        check_not_from_vercel(&self.store, &session.user).await?;
         self.replace_password(session, None, new, origin).await
     }
 
