@@ -225,6 +225,14 @@ pub(super) fn get_their_branch(platform: &Platform, github: &mut Github, reposit
         assert!(refused.contains(told), "{more}: {refused}");
     }
 
+    let mapped_by_one_who_may_read = |may: bool| {
+        psql(&platform.metastore_url(), &format!("UPDATE github_repositories SET job_keys = {may}")).out
+    };
+    mapped_by_one_who_may_read(false);
+    let refused = run_action(platform, github, &claims(repository, pull, &json!({})), 0).err();
+    assert!(refused.expect("refused").contains("mapped by somebody who may not read credentials"));
+    mapped_by_one_who_may_read(true);
+
     github.ask_as("stranger", "POST", "/repos/octocat/shop/forks", json!({}));
     let of_fork = github.open("stranger:main");
     let none = json!({});

@@ -47,6 +47,9 @@ pub struct GithubRepository {
     pub has_previews: bool,
     /// Whether those from forks do, too.
     pub takes_forks: bool,
+    /// Whether jobs get keys that read the credentials of their branches: whoever mapped it
+    /// may read them.
+    pub has_job_keys: bool,
     /// When it was made.
     pub created_at: DateTime<Utc>,
     /// When it was last changed.
@@ -102,6 +105,7 @@ mod tests {
             root: BranchId::from_trusted("root"),
             has_previews,
             takes_forks,
+            has_job_keys: true,
             created_at: DateTime::UNIX_EPOCH,
             updated_at: DateTime::UNIX_EPOCH,
         }

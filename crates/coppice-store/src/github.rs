@@ -11,8 +11,7 @@ use sqlx::{Encode, FromRow, Postgres, Type};
 use crate::{Result, Store};
 
 const INSTALLATION: &str = "id, installation_id, organization_id, administered, created_at, updated_at";
-const REPOSITORY: &str =
-    "g.id, g.repository_id, g.project_id, g.root_branch_id, g.previews, g.forks, g.created_at, g.updated_at";
+const REPOSITORY: &str = "g.id, g.repository_id, g.project_id, g.root_branch_id, g.previews, g.forks, g.job_keys, g.created_at, g.updated_at";
 
 /// What of a mapping its owner says.
 #[derive(Clone, Copy, Debug)]
@@ -27,6 +26,8 @@ pub struct MappingNote<'a> {
     pub has_previews: Option<bool>,
     /// See [`GithubRepository::takes_forks`]; none leaves it, or is false.
     pub takes_forks: Option<bool>,
+    /// See [`GithubRepository::has_job_keys`].
+    pub has_job_keys: bool,
 }
 
 /// A mapping with all that is needed to do what it is for.
@@ -71,6 +72,7 @@ struct RepositoryRow {
     root_branch_id: String,
     previews: bool,
     forks: bool,
+    job_keys: bool,
     created_at: DateTime<Utc>,
     updated_at: DateTime<Utc>,
 }
@@ -84,6 +86,7 @@ impl From<RepositoryRow> for GithubRepository {
             root: BranchId::from_trusted(row.root_branch_id),
             has_previews: row.previews,
             takes_forks: row.forks,
+            has_job_keys: row.job_keys,
             created_at: row.created_at,
             updated_at: row.updated_at,
         }
@@ -130,6 +133,7 @@ fn of_mapping<'q>(sql: String, project: &'q ProjectId, note: &MappingNote<'q>) -
         .bind(note.root.as_str())
         .bind(note.has_previews)
         .bind(note.takes_forks)
+        .bind(note.has_job_keys)
 }
 
 impl Store {
@@ -224,8 +228,8 @@ impl Store {
     ) -> Result<GithubRepository> {
         let sql = format!(
             "insert into github_repositories as g
-                 (id, project_id, installation_id, repository_id, root_branch_id, previews, forks)
-             values ($7, $1, $2, $3, $4, coalesce($5, true), coalesce($6, false)) returning {REPOSITORY}"
+                 (id, project_id, installation_id, repository_id, root_branch_id, previews, forks, job_keys)
+             values ($8, $1, $2, $3, $4, coalesce($5, true), coalesce($6, false), $7) returning {REPOSITORY}"
         );
         let query = of_mapping(sql, project, note).bind(id.as_str());
         Ok(query.fetch_one(&self.pool).await?.into())
@@ -247,6 +251,7 @@ impl Store {
                      select id from github_repositories where project_id = $1 and repository_id <> $3))
              update github_repositories g set installation_id = $2, repository_id = $3, root_branch_id = $4,
                  previews = coalesce($5, previews), forks = coalesce($6, forks), looked_at = null,
+                 job_keys = $7 or job_keys and repository_id = $3 and root_branch_id = $4,
                  updated_at = now()
              where project_id = $1 returning {REPOSITORY}"
         );

@@ -119,8 +119,8 @@ fn a_key_for_some_branches_changes_no_mapping_of_another_branch() {
     let project = Project::make(&http);
     http.metastore(&format!(
         "insert into github_installations (id, organization_id, installation_id) values ('ghi_of_keys', '{{org}}', 9);
-         insert into github_repositories (id, installation_id, repository_id, project_id, root_branch_id, previews, forks)
-         values ('ghr_of_keys', 'ghi_of_keys', 9, '{}', '{}', false, false)",
+         insert into github_repositories (id, installation_id, repository_id, project_id, root_branch_id, previews, forks, job_keys)
+         values ('ghr_of_keys', 'ghi_of_keys', 9, '{}', '{}', false, false, true)",
         project.id, project.kept
     ));
     let mapping = |branch: &str| format!("{}/githubapp/repository", project.of(branch));

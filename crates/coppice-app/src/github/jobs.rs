@@ -166,6 +166,10 @@ impl Github {
         let Some(of) = self.store.github_reached_repository(job.repository).await? else {
             return Err(denied(format!("no project is mapped to repository {}", job.repository)).into());
         };
+        if !of.mapping.has_job_keys {
+            let why = "was mapped by somebody who may not read credentials: map it anew as one who may";
+            return Err(denied(format!("repository {} {why}", job.repository)).into());
+        }
         let (_, pull) = github.pull(&of, job.pull).await.map_err(Error::from)?;
         if !pull.is_some_and(|pull| of.mapping.wants_branch(&pull)) {
             let why = "is closed, or comes from a fork, or has no branch by the mapping of its repository";

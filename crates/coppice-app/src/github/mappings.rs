@@ -1,6 +1,7 @@
 //! Which repository belongs to which project.
 
 use chrono::Utc;
+use coppice_core::access::Scope;
 use coppice_core::github::GithubRepository;
 use coppice_core::target::InBranch;
 use coppice_core::{Error, ErrorCode, GithubInstallationId, GithubRepositoryId, Result};
@@ -49,7 +50,7 @@ impl Github {
         }
         let installation = self.installation_of(access, asked.repository).await?;
         let id = GithubRepositoryId::generate(Utc::now());
-        let note = note(asked, &installation, &root);
+        let note = note(access, asked, &installation, &root);
         let made = self.store.github_repository_insert(&id, project, &note).await;
         made.map_err(|error| refused(error, asked.repository))
     }
@@ -68,7 +69,7 @@ impl Github {
         let project = &access.target.within.project;
         self.check_mapping(access).await?;
         let installation = self.installation_of(access, asked.repository).await?;
-        let note = note(asked, &installation, &root);
+        let note = note(access, asked, &installation, &root);
         let changed = self.store.github_repository_update(project, &note).await;
         changed.map_err(|error| refused(error, asked.repository))?.ok_or_else(not_found)
     }
@@ -121,6 +122,7 @@ impl Github {
 }
 
 fn note<'a>(
+    access: &Access<InBranch>,
     asked: &MappingRequest,
     installation: &'a GithubInstallationId,
     root: &'a coppice_core::BranchId,
@@ -131,6 +133,8 @@ fn note<'a>(
         root,
         has_previews: asked.has_previews,
         takes_forks: asked.takes_forks,
+        // Or a repository would give its jobs what whoever maps it may not read.
+        has_job_keys: access.check(Scope::CredentialsRead).is_ok(),
     }
 }
 

@@ -28,6 +28,7 @@ async fn with_mapping(server: &Postgres) -> (Store, PgConnection, GithubReposito
         root: &root,
         has_previews: None,
         takes_forks: None,
+        has_job_keys: true,
     };
     let id = GithubRepositoryId::from_trusted("ghr_1");
     let mapping = store.github_repository_insert(&id, &ProjectId::from_trusted("p"), &note).await.unwrap();
