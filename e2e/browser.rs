@@ -173,6 +173,8 @@ fn people_use_the_console() {
             "console/a_viewer_changes_nothing",
         ],
     );
+    let recorded = "select count(*) > 5 from audit_log where action = 'runSqlAtConsole' and status = 200";
+    assert_eq!(psql(&coppice.metastore_url(), recorded).out, "t", "the audit log has what was run");
 }
 
 #[test]

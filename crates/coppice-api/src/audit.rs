@@ -13,7 +13,7 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use coppice_app::{App, AuditEnd};
 use coppice_core::Error;
-use coppice_core::operation::CREATE_ORGANIZATION;
+use coppice_core::operation::{CREATE_ORGANIZATION, Operation};
 use serde_json::Value;
 
 use self::notes::Notes;
@@ -29,26 +29,27 @@ pub(crate) async fn recorded(State(app): State<App>, request: Request, next: Nex
     };
     let work = async move {
         let response = next.run(request).await;
-        let noted = context::audit_notes(Notes::take).unwrap_or_default();
-        match noted.line {
-            None => response,
-            Some(ref line) => {
-                let (response, mut end) = end_of(response).await;
-                end.targets = noted.targets;
-                end.names = noted.names;
-                end.organization = match operation.id == CREATE_ORGANIZATION.id {
-                    true => end.created.clone(),
-                    false => noted.organization,
-                };
-                app.audit.end(line, &end).await;
-                response
-            }
-        }
+        complete(&app, operation, response).await
     };
     match context::detached(work).await {
         Ok(response) => response,
         Err(failed) => ApiError::from(Error::internal(failed)).into_response(),
     }
+}
+
+/// Completes the line of a request that is answered, if it has one.
+pub(crate) async fn complete(app: &App, operation: &Operation, response: Response) -> Response {
+    let noted = context::audit_notes(Notes::take).unwrap_or_default();
+    let Some(line) = noted.line else { return response };
+    let (response, mut end) = end_of(response).await;
+    end.targets = noted.targets;
+    end.names = noted.names;
+    end.organization = match operation.id == CREATE_ORGANIZATION.id {
+        true => end.created.clone(),
+        false => noted.organization,
+    };
+    app.audit.end(&line, &end).await;
+    response
 }
 
 /// What an answer says about how it ended.

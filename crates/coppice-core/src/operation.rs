@@ -88,6 +88,11 @@ macro_rules! operations {
     };
 }
 
+/// SQL at a page of the console, with the password that whoever is there may read. The API has no
+/// such operation, so it is not among [`ALL`].
+pub const RUN_SQL_AT_CONSOLE: Operation =
+    Operation::new("runSqlAtConsole", Scope::CredentialsRead).recorded();
+
 /// Whether what this allows is in part what people at a browser are asked for anew: whoever is not asked for it must not
 /// get a key that does it unasked.
 pub fn allows_what_asks_anew(grant: &Grant) -> bool {

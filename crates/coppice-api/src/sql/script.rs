@@ -11,7 +11,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::post;
 use coppice_app::{Access, App, Credentials};
 use coppice_core::Error;
-use coppice_core::operation::GET_BRANCH_CREDENTIALS;
+use coppice_core::operation::RUN_SQL_AT_CONSOLE;
 use coppice_core::target::InBranch;
 use coppice_gateway::{Gateway, Visitor};
 use coppice_sql::{Login, Output, ROWS_MAX, Request as Statements};
@@ -20,6 +20,7 @@ use super::query::{BODIES, RESULTS, sent};
 use super::refused::Refused;
 use super::session::Owned;
 use crate::arrival::{Received, Senders};
+use crate::audit;
 use crate::client_address::client_address;
 use crate::error::ApiError;
 use crate::request::Call;
@@ -44,21 +45,33 @@ pub(crate) fn console_routes() -> Router<App> {
     Router::new().route(PATH, post(run))
 }
 
+/// Ends where its client leaves, and so does its line in the audit log, without a result.
 async fn run(
     State(app): State<App>,
     Extension(gateway): Extension<Arc<Gateway>>,
     call: Call,
     request: Request,
+) -> Response {
+    let answered = answer(&app, &gateway, &call, request).await;
+    let response = answered.unwrap_or_else(IntoResponse::into_response);
+    audit::complete(&app, &RUN_SQL_AT_CONSOLE, response).await
+}
+
+async fn answer(
+    app: &App,
+    gateway: &Arc<Gateway>,
+    call: &Call,
+    request: Request,
 ) -> Result<Response, ApiError> {
-    let access: Access<InBranch> = call.authorize(&app, &GET_BRANCH_CREDENTIALS).await?;
-    let wished = Wished::read(&call)?;
+    let access: Access<InBranch> = call.authorize(app, &RUN_SQL_AT_CONSOLE).await?;
+    let wished = Wished::read(call)?;
     let credentials = app.credentials.get(&access, None).await?;
     let login = login(&credentials, &wished)?;
     let (parts, body) = request.into_parts();
     let senders = Senders::who_show(client_address(&parts), (&login.host, login.user()));
     let answered = async {
         let body = BODIES.read(body, senders).await?;
-        carry_out(&gateway, &login, body, &parts, (senders, wished.rows_max)).await
+        carry_out(gateway, &login, body, &parts, (senders, wished.rows_max)).await
     };
     Ok(answered.await.unwrap_or_else(Refused::into_response))
 }
