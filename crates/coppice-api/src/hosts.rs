@@ -37,7 +37,12 @@ impl Hosts {
 
     /// Whether this site was called by one of its names; ports don't count.
     pub fn are_called(&self, uri: &Uri, headers: &HeaderMap) -> bool {
-        let of_header = || headers.get(header::HOST)?.to_str().ok()?.parse::<Authority>().ok();
+        let of_header = || {
+            // Of several, each may be read by another one on the way (RFC 9112, section 3.2).
+            let mut named = headers.get_all(header::HOST).iter();
+            let only = named.next().filter(|_| named.next().is_none());
+            only?.to_str().ok()?.parse::<Authority>().ok()
+        };
         let authority = uri.authority().cloned().or_else(of_header);
         authority.is_some_and(|authority| self.has(authority.host()))
     }
@@ -117,6 +122,8 @@ mod tests {
         if let Ok(uri) = format!("http://{host}/").parse::<Uri>() {
             assert_eq!(hosts.are_called(&uri, &HeaderMap::new()), by_header, "{host}");
         }
+        headers.append(header::HOST, HeaderValue::from_static("elsewhere.example"));
+        assert!(!hosts.are_called(&Uri::from_static("/"), &headers), "it is not clear which");
         by_header
     }
 
