@@ -5,11 +5,12 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
+use chrono::{SecondsFormat, Utc};
 use coppice_test_support::{Leftovers, Options, Platform, directory, psql, wait_for};
 
 use crate::http::text_of;
 use crate::setup::PROGRAM;
-use crate::store::{names, recover, said, use_store, wait_for_log, wait_for_records};
+use crate::store::{admin_backup, names, recover, said, use_store, wait_for_log, wait_for_records};
 
 const PATIENCE: Duration = Duration::from_secs(120);
 

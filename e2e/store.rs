@@ -69,7 +69,7 @@ pub(crate) fn wait_for_records(store: &Path) {
     wait_for("the records are in the store", PATIENCE, || (newest() != before).then_some(()));
 }
 
-fn admin_backup(command: &str, store: &Path, key: &Path) -> Output {
+pub(crate) fn admin_backup(command: &str, store: &Path, key: &Path) -> Output {
     let mut run = Command::new(PROGRAM);
     run.args(["admin", "backup", command, "--json", "--store"]).arg(format!("file://{}", store.display()));
     run.arg("--key-file").arg(key).output().expect("the executable runs")
