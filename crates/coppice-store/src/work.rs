@@ -2,7 +2,7 @@
 
 use coppice_core::branch::{Branch, BranchState, Reconfigure};
 use coppice_core::claim::ClaimToken;
-use coppice_core::{BranchId, HostId, InstanceId, VolumeId};
+use coppice_core::{BranchId, HostId, InstanceId, OrganizationId, VolumeId};
 use sqlx::{FromRow, Row as _};
 
 use crate::branches::{BranchRow, COLUMNS};
@@ -60,6 +60,15 @@ struct ClaimedRow {
 }
 
 impl Store {
+    /// Whose a branch is, whatever became of it; none when nothing is known of it.
+    pub async fn branch_organization(&self, id: &BranchId) -> Result<Option<OrganizationId>> {
+        let query =
+            "select p.organization_id from branches b join projects p on p.id = b.project_id where b.id = $1";
+        let found: Option<String> =
+            sqlx::query_scalar(query).bind(id.as_str()).fetch_optional(&self.pool).await?;
+        Ok(found.map(OrganizationId::from_trusted))
+    }
+
     /// Claims the work on a branch for `lease_seconds`, or looks at it again by the
     /// claim that holds it; none when a newer claim does, another host does, or there
     /// is no work of this host.

@@ -27,9 +27,9 @@ const FAILED_AFTER: Duration = Duration::from_secs(10);
 /// A server that did not start so often with settings that are new to it may
 /// start with those of before.
 const UNPROVEN_TRIES: u32 = 3;
-/// A step that takes longer waits for something, and gives its place to another
+/// Work that takes longer waits for something, and gives its place to another
 /// branch.
-const SLOT_PATIENCE: Duration = Duration::from_secs(5);
+const PLACE_PATIENCE: Duration = Duration::from_secs(2);
 /// What its owner is told of a server that rests.
 pub(super) const ENDS_AGAIN: &str = "the server ended again and again, so its next start waits";
 
@@ -95,8 +95,8 @@ impl Reconciler {
     /// Works on one branch until it is settled or a step fails.
     pub(super) async fn work(self, branch: BranchId) {
         let inner = &self.inner;
-        let Ok(slot) = inner.slots.clone().acquire_owned().await else { return };
-        let outcome = self.reconcile_with(slot, &branch).await;
+        let place = inner.places.take(&inner.store, &branch).await;
+        let outcome = self.reconcile_with(place, &branch).await;
         let retry_after = match outcome {
             Ok(()) => {
                 let mut work = inner.lock();
@@ -137,15 +137,15 @@ impl Reconciler {
         }
     }
 
-    /// Gives the slot back when it is done, or takes long.
-    async fn reconcile_with(&self, slot: OwnedSemaphorePermit, branch: &BranchId) -> Result<(), StepError> {
+    /// Gives the place back when it is done, or takes long.
+    async fn reconcile_with(&self, place: OwnedSemaphorePermit, branch: &BranchId) -> Result<(), StepError> {
         let reconciling = self.reconcile(branch).instrument(tracing::debug_span!("reconcile", %branch));
         // A branch whose step panics would never be worked on again.
         let reconciling = AssertUnwindSafe(reconciling).catch_unwind();
         let reconciling = async { reconciling.await.unwrap_or(Err(StepError::Panicked)) };
         tokio::pin!(reconciling);
-        let done = tokio::time::timeout(SLOT_PATIENCE, &mut reconciling).await;
-        drop(slot);
+        let done = tokio::time::timeout(PLACE_PATIENCE, &mut reconciling).await;
+        drop(place);
         match done {
             Ok(outcome) => outcome,
             Err(_) => reconciling.await,

@@ -14,6 +14,7 @@
 mod attempt;
 mod health;
 mod passwords;
+mod places;
 mod replica_copies;
 mod replicas;
 mod steps;
@@ -35,7 +36,7 @@ use coppice_core::{BranchId, HostId, InstallationId, InstanceId};
 use coppice_engine::{SharedEngine, StopMode};
 use coppice_store::Store;
 use parking_lot::{Mutex, MutexGuard};
-use tokio::sync::{Notify, Semaphore, watch};
+use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -43,6 +44,7 @@ use crate::background::Tasks;
 use crate::metrics;
 use crate::secrets::MasterKey;
 use health::Health;
+use places::Places;
 use turns::Turns;
 
 /// How often everything that has not reached its goal is looked at.
@@ -51,8 +53,6 @@ const TIMER: Duration = Duration::from_secs(5);
 const UNSETTLED_WATCH: &str = "unsettled_watch";
 /// Pause before the first retry; doubled with each further one.
 const RETRY_FIRST: Duration = Duration::from_millis(200);
-/// Branches worked on at the same time.
-const CONCURRENCY: usize = 8;
 
 /// Who this control plane is.
 #[derive(Clone, Debug)]
@@ -121,7 +121,7 @@ struct Inner {
     work: Mutex<Work>,
     health: Health,
     wake: Notify,
-    slots: Arc<Semaphore>,
+    places: Places,
     upgrades: Turns,
     tasks: TaskTracker,
     stop: CancellationToken,
@@ -146,7 +146,7 @@ impl Reconciler {
             work: Mutex::default(),
             health: Health::default(),
             wake: Notify::new(),
-            slots: Arc::new(Semaphore::new(CONCURRENCY)),
+            places: Places::default(),
             upgrades: Turns::default(),
             tasks: TaskTracker::new(),
             stop: CancellationToken::new(),
