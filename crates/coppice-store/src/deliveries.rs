@@ -193,9 +193,10 @@ impl Store {
         Ok(())
     }
 
-    /// What is due, the most overdue first, up to `each` deliveries of a
-    /// webhook: one with many keeps no other from being seen. Served by index
-    /// `webhook_deliveries_due`.
+    /// What is due, up to `each` deliveries of a webhook. Receivers that did not take the last
+    /// one come after all others; of the rest the first of each organization, beginning with
+    /// the one that was tried longest ago, then the second of each. So who has many, or many
+    /// organizations, keeps no other from being seen. Served by index `webhook_deliveries_due`.
     pub async fn delivery_due(&self, each: u32) -> Result<Vec<DueDelivery>> {
         let query = sqlx::query(
             "select d.id, w.id as webhook_id, w.organization_id from webhooks w
@@ -203,7 +204,8 @@ impl Store {
                  select id, due_at from webhook_deliveries
                  where webhook_id = w.id and due_at <= now() order by due_at limit $1) d
              where w.enabled
-             order by row_number() over (partition by w.organization_id order by d.due_at, d.id), d.due_at, d.id
+             order by w.failing, row_number() over (partition by w.organization_id, w.failing order by d.due_at, d.id),
+                      max(w.tried_at) over (partition by w.organization_id), d.due_at, d.id
              limit $2",
         )
         .bind(i64::from(each))
@@ -236,6 +238,11 @@ impl Store {
         .bind(f64::from(lease_seconds))
         .fetch_all(&self.pool)
         .await?;
+        let webhooks: Vec<_> = rows.iter().map(|row| row.due.webhook_id.as_str()).collect();
+        sqlx::query("update webhooks set tried_at = now() where id = any($1)")
+            .bind(&webhooks)
+            .execute(&self.relaxed)
+            .await?;
         Ok(rows.into_iter().map(ClaimedDelivery::from).collect())
     }
 
@@ -249,6 +256,11 @@ impl Store {
             AfterAttempt::GivenUp | AfterAttempt::Gone => (DeliveryState::Failed, None),
         };
         let mut tx = self.begin().await?;
+        sqlx::query("update webhooks set failing = $2 where id = $1 and failing <> $2")
+            .bind(claimed.due.webhook.as_str())
+            .bind(end.next != AfterAttempt::Delivered)
+            .execute(&mut *tx)
+            .await?;
         if end.next == AfterAttempt::Gone {
             sqlx::query("update webhooks set enabled = false, gone = true, updated_at = now() where id = $1")
                 .bind(claimed.due.webhook.as_str())

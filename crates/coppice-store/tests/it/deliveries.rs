@@ -198,3 +198,39 @@ async fn a_replaced_secret_signs_for_a_day() {
         sqlx::query_scalar("select former_secret_sealed from webhooks").fetch_one(&mut sql).await.unwrap();
     assert_eq!(kept, None);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn whoever_was_tried_longest_ago_is_next_and_who_hangs_comes_after_all_others() {
+    let server = Postgres::shared();
+    let (store, mut sql) = with_rows(&server.database().await).await;
+    store.event_publish().await.unwrap();
+    for id in ["one", "other"] {
+        webhook(&store, id, &["member.added"], &[]).await;
+    }
+    run(
+        &mut sql,
+        "insert into organizations (id, name) values ('p', 'p');
+         update webhooks set organization_id = 'p' where id = 'other'",
+    )
+    .await;
+    happen(&store, &mut sql, 3).await;
+    run(
+        &mut sql,
+        "insert into webhook_deliveries (id, webhook_id, event_seq)
+         select 'other-' || event_seq, 'other', event_seq from webhook_deliveries where webhook_id = 'one';
+         update webhooks set tried_at = now() - interval '1 minute' where id = 'other'",
+    )
+    .await;
+    let order = async || {
+        let due = store.delivery_due(1000).await.unwrap().into_iter();
+        due.map(|due| due.webhook.to_string()).collect::<Vec<_>>()
+    };
+    assert_eq!(order().await, ["other", "one", "other", "one", "other", "one"]);
+    let first = due(&store).await.remove(0);
+    let claimed = store.delivery_claim(&[first], LEASE).await.unwrap().remove(0);
+    assert_eq!(order().await[0], "one", "the other was tried just now");
+    run(&mut sql, "update webhooks set tried_at = now() + interval '1 minute' where id = 'one'").await;
+    let hung = AttemptEnd { next: AfterAttempt::Again(Duration::from_secs(60)), status: None, failure: None };
+    store.delivery_end(&claimed, &hung).await.unwrap();
+    assert_eq!(order().await, ["one", "one", "one", "other", "other"], "it did not take the last one");
+}
