@@ -12,7 +12,9 @@ use std::sync::Arc;
 use chrono::Utc;
 use coppice_core::access::Scope;
 use coppice_core::audit::RequestOrigin;
-use coppice_core::limits::{INVITATION_DAYS, INVITATIONS_PER_HOUR_MAX, OrganizationLimits};
+use coppice_core::limits::{
+    INVITATION_DAYS, INVITATIONS_PER_HOUR_MAX, INVITATIONS_PER_OWNER_AND_HOUR_MAX, OrganizationLimits,
+};
 use coppice_core::mail::MailContent;
 use coppice_core::organization::{Invitation, Role};
 use coppice_core::target::OnInvitation;
@@ -29,7 +31,7 @@ use crate::audit::Audit;
 use crate::idempotency::commit_with_answer;
 use crate::identity::Passwords;
 use crate::mail::Mail;
-use crate::members::count_change_in_tx;
+use crate::members::{count_change_in_tx, too_many_changes};
 use crate::rows::{check_member_in_tx, lock_organization_in_tx};
 use crate::secrets::MasterKey;
 use crate::users::check_not_from_vercel;
@@ -384,6 +386,10 @@ impl Invitations {
     }
 
     async fn count_in_tx(&self, tx: &mut Tx, organization: &OrganizationId) -> Result<()> {
+        let max = INVITATIONS_PER_OWNER_AND_HOUR_MAX;
+        if let Some(seconds) = self.store.invitations_of_owner_in_tx(tx, organization, max).await? {
+            return Err(too_many_changes(seconds));
+        }
         let change = OrganizationChange::Invitation;
         count_change_in_tx(&self.store, tx, organization, change, INVITATIONS_PER_HOUR_MAX).await
     }

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use coppice_core::budget::{BudgetCovers, USED_UP};
 use coppice_core::id::random_text;
+use coppice_core::limits::LETTERS_PER_ADDRESS_AND_DAY_MAX;
 use coppice_core::mail::{BudgetNews, MailContent};
 use coppice_core::{InvitationId, OrganizationId, Result};
 use coppice_failpoint::failpoint;
@@ -94,7 +95,13 @@ impl Mail {
                 self.store.mail_delete(&due.id).await?;
                 return Ok(true);
             }
-            Ok(Some(letter)) => Ok(letter),
+            Ok(Some(letter)) => {
+                if let Some(pause) = self.must_wait(&due, &letter).await? {
+                    self.store.mail_put_off(&due.id, pause).await?;
+                    return Ok(true);
+                }
+                Ok(letter)
+            }
             // The right secret.key may be put back meanwhile.
             Err(error) => Err(MailError::Later(format!("it can't be put together: {}", error.for_log()))),
         };
@@ -122,6 +129,20 @@ impl Mail {
         Ok(true)
     }
 
+    /// For how many seconds an address gets no more invitations: anybody may invite it, and as often
+    /// from other organizations. One that goes out is counted, also where its server refuses it.
+    async fn must_wait(&self, due: &DueMail, letter: &Letter) -> Result<Option<u32>> {
+        let is_first = due.attempts == 1 && matches!(due.content, MailContent::Invitation { .. });
+        if !is_first {
+            return Ok(None);
+        }
+        let wait = self.store.letter_wait(&letter.to, LETTERS_PER_ADDRESS_AND_DAY_MAX).await?;
+        if wait.is_none() {
+            self.store.letter_note(&letter.to).await?;
+        }
+        Ok(wait)
+    }
+
     /// What is sent; none when nobody wants it any more.
     async fn letter(&self, due: &DueMail) -> Result<Option<Letter>> {
         match &due.content {
@@ -144,7 +165,8 @@ impl Mail {
         let ends = record.invitation.expires_at.format("%-d %B %Y, %H:%M UTC");
         Ok(Some(Letter {
             to: record.invitation.email.clone(),
-            subject: format!("Invitation to {name}"),
+            // Whoever invites says what the organization is called, and whom.
+            subject: "Invitation to an organization".to_owned(),
             before: vec![format!(
                 "You are invited to the organization “{name}” with the role {}.",
                 record.invitation.role.as_str()

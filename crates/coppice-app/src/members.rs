@@ -136,10 +136,12 @@ pub(crate) async fn count_change_in_tx(
 ) -> Result<()> {
     match store.organization_change_in_tx(tx, organization, change, max).await? {
         None => Ok(()),
-        Some(retry_after_seconds) => Err(Error::TooMany {
-            code: ErrorCode::RateLimited,
-            public: "too many requests".to_owned(),
-            retry_after_seconds,
-        }),
+        Some(seconds) => Err(too_many_changes(seconds)),
     }
+}
+
+/// What is refused for so long because there were many of its kind.
+pub(crate) fn too_many_changes(retry_after_seconds: u32) -> Error {
+    let public = "too many requests".to_owned();
+    Error::TooMany { code: ErrorCode::RateLimited, public, retry_after_seconds }
 }

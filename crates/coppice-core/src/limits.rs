@@ -59,5 +59,9 @@ pub const PERSON_NAME_LENGTH_MAX: usize = 128;
 pub const INVITATION_DAYS: u32 = 7;
 /// Invitations that an organization makes or sends again within a rolling hour.
 pub const INVITATIONS_PER_HOUR_MAX: u32 = 100;
+/// The same of all organizations of one owner together.
+pub const INVITATIONS_PER_OWNER_AND_HOUR_MAX: u32 = 200;
+/// Letters of invitations that one address gets within a day, of all organizations together.
+pub const LETTERS_PER_ADDRESS_AND_DAY_MAX: u32 = 5;
 /// Members that an organization removes or gives another role within a rolling hour.
 pub const MEMBER_CHANGES_PER_HOUR_MAX: u32 = 200;

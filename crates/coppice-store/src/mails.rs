@@ -61,6 +61,46 @@ impl Store {
         }))
     }
 
+    /// The seconds until an address may get another letter of an invitation, if it got `max` within
+    /// the last day. Served by index `invitation_letters_address`.
+    pub async fn letter_wait(&self, address: &str, max: u32) -> Result<Option<u32>> {
+        let wait: Option<f64> = sqlx::query_scalar(
+            "select extract(epoch from sent_at + interval '1 day' - now())::float8 from invitation_letters
+             where address = lower($1) and sent_at > now() - interval '1 day'
+             order by sent_at desc offset greatest($2 - 1, 0) limit 1",
+        )
+        .bind(address)
+        .bind(i64::from(max))
+        .fetch_optional(&self.pool)
+        .await?;
+        Ok(wait.map(|wait| wait.ceil().max(1.0) as u32))
+    }
+
+    /// Records a letter of an invitation that is about to be sent. Those of the day before are
+    /// forgotten.
+    pub async fn letter_note(&self, address: &str) -> Result<()> {
+        sqlx::query(
+            "with forgotten as (delete from invitation_letters where sent_at < now() - interval '1 day')
+             insert into invitation_letters (address) values (lower($1))",
+        )
+        .bind(address)
+        .execute(&self.pool)
+        .await?;
+        Ok(())
+    }
+
+    /// Puts a letter off that was not tried.
+    pub async fn mail_put_off(&self, id: &str, seconds: u32) -> Result<()> {
+        sqlx::query(
+            "update mails set due_at = now() + make_interval(secs => $2), attempts = attempts - 1 where id = $1",
+        )
+        .bind(id)
+        .bind(f64::from(seconds))
+        .execute(&self.pool)
+        .await?;
+        Ok(())
+    }
+
     /// Forgets a letter: it was sent, or never will be.
     pub async fn mail_delete(&self, id: &str) -> Result<()> {
         sqlx::query("delete from mails where id = $1").bind(id).execute(&self.pool).await?;
