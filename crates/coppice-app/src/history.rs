@@ -4,19 +4,22 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use coppice_core::history::History;
+use coppice_core::history::{Gap, History, Window};
 use coppice_core::target::InBranch;
-use coppice_core::{HostId, InstanceId, Result, VolumeId};
-use coppice_engine::SharedEngine;
+use coppice_core::{Error, HostId, InstanceId, Result, VolumeId};
+use coppice_engine::{EngineError, SharedEngine};
 use coppice_store::Store;
 use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 
 use crate::Access;
 use crate::rows::find_branch;
+use crate::shares::{Shares, permit};
 
 /// Looks at a time.
 const LOOKS_MAX: usize = 8;
+/// Readings at a time, for whoever asks.
+const READINGS_MAX: usize = 4;
 
 /// What the keeper of history remembers from turn to turn.
 #[derive(Debug)]
@@ -34,6 +37,30 @@ impl Default for Keeper {
     }
 }
 
+/// Readings of histories, of which each takes a thread, and may take much memory: a month has
+/// millions of marks. Those of one volume wait for each other before they wait together with
+/// those of others.
+struct Readings {
+    volumes: Shares<VolumeId>,
+    all: Arc<Semaphore>,
+}
+
+impl Readings {
+    /// Reads in its turn. It has it to its end, also when nobody waits for that any more.
+    async fn read<T: Send + 'static>(
+        &self,
+        volume: &VolumeId,
+        reading: impl Future<Output = Result<T, EngineError>> + Send + 'static,
+    ) -> Result<T> {
+        let turn = [self.volumes.turn(volume).await, permit(self.all.clone()).await];
+        let reading = tokio::spawn(async move {
+            let _turn = turn;
+            reading.await
+        });
+        Ok(reading.await.map_err(Error::internal)??)
+    }
+}
+
 /// What branches can be taken back to.
 #[derive(Clone)]
 pub struct Histories {
@@ -41,11 +68,13 @@ pub struct Histories {
     engine: SharedEngine,
     /// Whose branches' history is kept.
     host: HostId,
+    readings: Arc<Readings>,
 }
 
 impl Histories {
     pub(crate) fn new(store: Store, engine: SharedEngine, host: HostId) -> Self {
-        Self { store, engine, host }
+        let readings = Readings { volumes: Shares::new(1), all: Arc::new(Semaphore::new(READINGS_MAX)) };
+        Self { store, engine, host, readings: Arc::new(readings) }
     }
 
     /// Looks at the log of every running instance of this host. A look that takes
@@ -90,6 +119,14 @@ impl Histories {
     }
 
     pub(crate) async fn of_volume(&self, volume: &VolumeId) -> Result<History> {
-        Ok(self.engine.history(volume).await?.unwrap_or_default())
+        let (engine, of) = (self.engine.clone(), volume.clone());
+        let found = self.readings.read(volume, async move { engine.history(&of).await }).await?;
+        Ok(found.unwrap_or_default())
+    }
+
+    /// The moments from and to which there is a past of a volume, and the gaps between.
+    pub(crate) async fn window_of(&self, volume: &VolumeId) -> Result<Option<(Window, Vec<Gap>)>> {
+        let (engine, of) = (self.engine.clone(), volume.clone());
+        self.readings.read(volume, async move { engine.history_window(&of).await }).await
     }
 }

@@ -5,7 +5,6 @@ use coppice_core::branch::{Branch, BranchVersion};
 use coppice_core::history::{Gap, Moment, OutOfReach, Span, Window};
 use coppice_core::lsn::Lsn;
 use coppice_core::{Error, ErrorCode, Result, VolumeId};
-use coppice_engine::SharedEngine;
 use coppice_store::{BaseMoment, Store};
 
 use crate::backups::Backups;
@@ -30,7 +29,6 @@ struct Choice {
 #[derive(Clone)]
 pub(crate) struct Moments {
     store: Store,
-    engine: SharedEngine,
     histories: Histories,
     backups: Backups,
     /// Whether bases are kept away from this machine.
@@ -38,14 +36,8 @@ pub(crate) struct Moments {
 }
 
 impl Moments {
-    pub(crate) fn new(
-        store: Store,
-        engine: SharedEngine,
-        histories: Histories,
-        backups: Backups,
-        has_archive: bool,
-    ) -> Self {
-        Self { store, engine, histories, backups, has_archive }
+    pub(crate) fn new(store: Store, histories: Histories, backups: Backups, has_archive: bool) -> Self {
+        Self { store, histories, backups, has_archive }
     }
 
     /// Where a branch was at a moment: in a version that is named, in the one that it had at
@@ -235,9 +227,9 @@ impl Moments {
     }
 
     async fn window_of(&self, branch: &Branch, volume: &VolumeId) -> Option<(Window, Vec<Gap>)> {
-        self.engine.history_window(volume).await.unwrap_or_else(|error| {
+        self.histories.window_of(volume).await.unwrap_or_else(|error| {
             // Of one branch, which keeps nobody from seeing the others.
-            tracing::warn!(branch = %branch.id, "the history of branch {} can't be read: {}", branch.id, error.chain());
+            tracing::warn!(branch = %branch.id, "the history of branch {} can't be read: {}", branch.id, error.for_log());
             None
         })
     }

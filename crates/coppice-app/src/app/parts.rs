@@ -174,13 +174,7 @@ impl Serving {
             host.clone(),
             config.store_interval,
         );
-        let moments = Moments::new(
-            store.clone(),
-            engine.clone(),
-            histories.clone(),
-            backups.clone(),
-            archive.is_some(),
-        );
+        let moments = Moments::new(store.clone(), histories.clone(), backups.clone(), archive.is_some());
         let logins = Logins::new(store.clone(), engine.clone(), key.clone());
         let credentials = BranchCredentials::new(served.clone(), key.clone(), logins.clone(), config);
         let connections = Connections::new(served.clone(), key.clone(), logins.clone(), credentials.clone());
