@@ -32,9 +32,14 @@ impl Store {
         Ok(branch.map(BranchId::from_trusted))
     }
 
-    /// How many keys jobs hold in an organization, which the transaction has
-    /// locked; those that have ended are forgotten.
-    pub async fn github_job_keys_in_tx(&self, tx: &mut Tx, organization: &OrganizationId) -> Result<u32> {
+    /// How many keys jobs hold in an organization, which the transaction has locked, and how
+    /// many of those are for one branch; those that have ended are forgotten.
+    pub async fn github_job_keys_in_tx(
+        &self,
+        tx: &mut Tx,
+        organization: &OrganizationId,
+        branch: &BranchId,
+    ) -> Result<(u32, u32)> {
         sqlx::query(
             "delete from api_keys k where k.organization_id = $1 and k.expiry <= now()
              and exists (select from github_jobs where key_id = k.id)",
@@ -42,14 +47,17 @@ impl Store {
         .bind(organization.as_str())
         .execute(&mut **tx)
         .await?;
-        let count: i64 = sqlx::query_scalar(
-            "select count(*) from api_keys k where k.organization_id = $1
+        let (all, of_branch): (i64, i64) = sqlx::query_as(
+            "select count(*), count(*) filter (where k.branches = array[$2])
+             from api_keys k where k.organization_id = $1
              and exists (select from github_jobs where key_id = k.id)",
         )
         .bind(organization.as_str())
+        .bind(branch.as_str())
         .fetch_one(&mut **tx)
         .await?;
-        Ok(u32::try_from(count).unwrap_or(u32::MAX))
+        let count = |count| u32::try_from(count).unwrap_or(u32::MAX);
+        Ok((count(all), count(of_branch)))
     }
 
     /// Notes for which key a token was taken; false when it was taken before.

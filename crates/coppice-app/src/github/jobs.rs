@@ -32,6 +32,8 @@ const GIVEN: &str = "urn:ietf:params:oauth:token-type:access_token";
 const LIFETIME: TimeDelta = TimeDelta::hours(1);
 /// What it is good for, on one branch.
 const SCOPES: [Scope; 2] = [Scope::BranchRead, Scope::CredentialsRead];
+/// Keys that jobs of one pull request hold: whoever may push to it takes no other's.
+const KEYS_OF_PULL_MAX: u32 = 100;
 /// Longest id of a token, in bytes.
 const TOKEN_ID_MAX: usize = 200;
 
@@ -261,12 +263,19 @@ impl Github {
         let mut tx = self.store.begin().await?;
         let enabled = lock_enabled_organization_in_tx(&self.store, &mut tx, organization).await;
         enabled.map_err(|error| match error {
-            Error::Forbidden { .. } => IdentityError::from(denied(error.to_string())),
+            // Why is for the organization alone.
+            Error::Forbidden { .. } => IdentityError::from(denied("the organization is disabled")),
             _ => error.into(),
         })?;
         let max = self.job_keys_max;
-        if self.store.github_job_keys_in_tx(&mut tx, organization).await? >= max {
+        let (all, of_branch) =
+            self.store.github_job_keys_in_tx(&mut tx, organization, &preview.branch).await?;
+        if all >= max {
             return Err(denied(format!("jobs of this organization hold {max} keys already")).into());
+        }
+        if of_branch >= KEYS_OF_PULL_MAX {
+            let why = format!("jobs of pull request {} hold {KEYS_OF_PULL_MAX} keys already", job.pull);
+            return Err(denied(why).into());
         }
         self.store.key_insert_in_tx(&mut tx, &row).await?;
         let (token, ends_at) = &job.token;

@@ -156,7 +156,7 @@ impl Github {
                 BranchState::Creating => return Ok(AfterLook::Again(SOON)),
                 _ => (News::Ready, AfterLook::Rest, Some(branch.id)),
             },
-            // What the organization's own limits say, it may hear.
+            // That the organization's own limits say so, whoever reads the repository may hear.
             Err(
                 refused @ (Error::Invalid { .. }
                 | Error::Forbidden { .. }
@@ -165,7 +165,7 @@ impl Github {
                 | Error::TooMany { .. }),
             ) => {
                 let pause = refused.retry_after_seconds().unwrap_or(LATER).max(LATER);
-                (News::Refused(refused.to_string()), AfterLook::Again(pause.min(PAUSE_MAX)), None)
+                (News::Refused(refused.code()), AfterLook::Again(pause.min(PAUSE_MAX)), None)
             }
             Err(error) => return Err(error.into()),
         };

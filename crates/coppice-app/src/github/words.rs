@@ -1,6 +1,7 @@
 //! What is told at GitHub of a pull request's branch. Whoever may read the repository reads it, so there is no
 //! secret in it, and nothing that only members of the organization know.
 
+use coppice_core::ErrorCode;
 use coppice_core::github::preview_name;
 
 /// What is to be told.
@@ -10,8 +11,8 @@ pub(super) enum News {
     Ready,
     /// It can't be brought up.
     Failed,
-    /// It can't be made, and why.
-    Refused(String),
+    /// It can't be made, and by which kind of error.
+    Refused(ErrorCode),
     /// It was deleted.
     Deleted,
 }
@@ -26,13 +27,24 @@ pub(super) struct Words {
     pub(super) conclusion: &'static str,
 }
 
+/// Why there is no branch, for whoever reads the repository: nothing of what the organization has or
+/// what it was told.
+fn reason(code: ErrorCode) -> &'static str {
+    match code {
+        ErrorCode::BranchLimitReached => "the project has as many branches as it may",
+        ErrorCode::BudgetReached => "a budget is used up",
+        ErrorCode::OrganizationDisabled => "the organization is disabled",
+        _ => "it is refused for now",
+    }
+}
+
 impl News {
     /// The text by which it is known whether it was told.
     pub(super) fn mark(&self) -> String {
         match self {
             Self::Ready => "ready".to_owned(),
             Self::Failed => "failed".to_owned(),
-            Self::Refused(why) => format!("refused: {why}"),
+            Self::Refused(code) => format!("refused: {}", code.as_str()),
             Self::Deleted => "deleted".to_owned(),
         }
     }
@@ -62,9 +74,13 @@ impl News {
                 ),
                 "failure",
             ),
-            Self::Refused(why) => (
+            Self::Refused(code) => (
                 format!("There is no branch {name} yet"),
-                format!("This pull request has no database of its own yet: {why}. That is tried again."),
+                format!(
+                    "This pull request has no database of its own yet: {}. That is tried again; whoever belongs to the \
+                     organization finds more [in the console]({place}).",
+                    reason(*code)
+                ),
                 "neutral",
             ),
             Self::Deleted => (
@@ -85,8 +101,8 @@ mod tests {
     fn what_is_told_names_the_branch_and_leads_to_it() {
         let words = News::Ready.words(7, "https://db.example.com/console/x");
         assert!(words.text.contains("[`pr-7`](https://db.example.com/console/x)"), "{}", words.text);
-        let refused = News::Refused("branch limit of 3 reached".to_owned());
-        assert!(refused.words(7, "").text.contains("branch limit of 3 reached. That is tried again"));
-        assert_ne!(refused.mark(), News::Refused("another".to_owned()).mark());
+        let refused = News::Refused(ErrorCode::BranchLimitReached);
+        assert!(refused.words(7, "").text.contains("as many branches as it may. That is tried again"));
+        assert_ne!(refused.mark(), News::Refused(ErrorCode::BudgetReached).mark());
     }
 }

@@ -158,7 +158,9 @@ async fn a_job_gets_one_key_for_a_token_and_both_are_forgotten_when_they_have_en
         own_keys,
         "they take nobody's room"
     );
-    assert_eq!(store.github_job_keys_in_tx(&mut tx, &organization).await.unwrap(), 1, "one has ended");
+    let branch = BranchId::from_trusted(BRANCH);
+    let held = store.github_job_keys_in_tx(&mut tx, &organization, &branch).await.unwrap();
+    assert_eq!(held, (1, 0), "one has ended, and the other is for no branch alone");
     tx.rollback().await.unwrap();
     store.github_job_purge().await.unwrap();
     assert_eq!(key_count(&mut sql).await, 1);
