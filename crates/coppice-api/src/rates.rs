@@ -4,16 +4,19 @@ use std::hash::Hash;
 use std::net::IpAddr;
 use std::num::NonZeroU32;
 
-use coppice_core::access::CredentialId;
+use coppice_core::access::{CredentialId, Principal};
 use coppice_core::{Error, ErrorCode, Result, network};
 use governor::clock::{Clock, DefaultClock};
 use governor::middleware::StateInformationMiddleware;
 use governor::state::keyed::DefaultKeyedStateStore;
-use governor::{Quota, RateLimiter};
+use governor::{NotUntil, Quota, RateLimiter};
 
 use crate::context::RateState;
 use crate::{context, metrics};
 
+/// Changes that an organization, or a person, makes: so many an hour, and as many at once. Each leaves
+/// a line in the audit log.
+const CHANGES: Quota = Quota::per_hour(NonZeroU32::new(20_000).expect("not zero"));
 /// How many seconds' worth of requests may come at once.
 const BURST_SECONDS: NonZeroU32 = NonZeroU32::new(5).expect("not zero");
 
@@ -32,6 +35,8 @@ impl RateState {
 pub(crate) struct Rates {
     credentials: Limiter<CredentialId>,
     refused: Limiter<CredentialId>,
+    /// By whose credential it is: they are as many as an organization likes.
+    changes: Limiter<Principal>,
     addresses: Limiter<IpAddr>,
     clock: DefaultClock,
 }
@@ -54,6 +59,7 @@ impl Rates {
         Self {
             credentials: limiter(credential_per_second),
             refused: limiter(address_per_second),
+            changes: RateLimiter::dashmap(CHANGES).with_middleware(),
             addresses: limiter(address_per_second),
             clock: DefaultClock::default(),
         }
@@ -69,6 +75,15 @@ impl Rates {
         self.admit(&self.refused, credential).inspect_err(|_| metrics::rate_limited("credential"))
     }
 
+    /// Counts a change of an organization or a person. The headers of its answer are about requests.
+    pub(crate) fn admit_change(&self, of: &Principal) -> Result<()> {
+        let admitted = self.changes.check_key(of).map(drop);
+        admitted.map_err(|not_yet| {
+            metrics::rate_limited("changes");
+            self.too_many(&not_yet)
+        })
+    }
+
     /// Counts a request without a valid credential, of whoever has the address:
     /// of IPv6, a whole network.
     pub(crate) fn admit_address(&self, address: IpAddr) -> Result<RateState> {
@@ -80,6 +95,7 @@ impl Rates {
     pub(crate) fn forget_idle(&self) {
         self.credentials.retain_recent();
         self.refused.retain_recent();
+        self.changes.retain_recent();
         self.addresses.retain_recent();
     }
 
@@ -91,15 +107,17 @@ impl Rates {
                 context::note_rate(state);
                 Ok(state)
             }
-            Err(not_yet) => {
-                context::note_rate(RateState::new(not_yet.quota(), 0));
-                let wait = not_yet.wait_time_from(self.clock.now()).as_secs_f64().ceil();
-                Err(Error::TooMany {
-                    code: ErrorCode::RateLimited,
-                    public: "too many requests".to_owned(),
-                    retry_after_seconds: (wait as u32).max(1),
-                })
-            }
+            Err(not_yet) => Err(self.too_many(&not_yet)),
+        }
+    }
+
+    fn too_many(&self, not_yet: &NotUntil<<DefaultClock as Clock>::Instant>) -> Error {
+        context::note_rate(RateState::new(not_yet.quota(), 0));
+        let wait = not_yet.wait_time_from(self.clock.now()).as_secs_f64().ceil();
+        Error::TooMany {
+            code: ErrorCode::RateLimited,
+            public: "too many requests".to_owned(),
+            retry_after_seconds: (wait as u32).max(1),
         }
     }
 }
@@ -129,6 +147,17 @@ mod tests {
         assert_eq!(refused.code(), ErrorCode::RateLimited);
         assert!(rates.admit_credential(&key("key_1")).is_ok(), "it may do what it may do");
         assert!(rates.admit_refused(&key("key_2")).is_ok(), "others are not affected");
+    }
+
+    #[test]
+    fn changes_have_a_rate_of_whoever_makes_them_whatever_the_credential() {
+        let rates = Rates::new(NonZeroU32::MAX, NonZeroU32::MAX);
+        let of = |id| Principal::Organization(coppice_core::OrganizationId::from_trusted(id));
+        let refused = (0..30_000).find_map(|_| rates.admit_change(&of("org_1")).err());
+        let refused = refused.expect("it ends");
+        assert_eq!(refused.code(), ErrorCode::RateLimited);
+        assert!(refused.retry_after_seconds().is_some_and(|seconds| seconds < 60), "it goes on soon");
+        assert!(rates.admit_change(&of("org_2")).is_ok(), "others are not affected");
     }
 
     #[test]

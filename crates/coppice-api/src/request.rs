@@ -178,6 +178,8 @@ impl Call {
         }
         if is_refused {
             self.rates.admit_refused(&credential.caller.credential)?;
+        } else {
+            self.rates.admit_change(&credential.caller.principal)?;
         }
         let line = app.audit.begin(credential, operation, target, &self.origin).await?;
         context::audit_notes(|notes| notes.begin(line));

@@ -12,7 +12,7 @@ pub use grant::Grant;
 pub use scope::Scope;
 
 /// On whose behalf a request acts.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Principal {
     /// A person, through a token or a user key.
     User(UserId),
