@@ -153,7 +153,7 @@ fn a_store_that_is_anothers_or_away_for_long_harms_nobody_and_has_everything_whe
     assert_eq!(coppice.stop_all(), Leftovers::default());
 }
 
-/// Bases of so many volumes, each with its log as far as it goes.
+/// Waits for bases of so many volumes.
 fn wait_for_bases(store: &Path, count: usize) {
     wait_for("each branch has a base", PATIENCE, || {
         (names(&store.join("bases")).len() >= count).then_some(())
@@ -169,7 +169,7 @@ fn an_empty_place_gets_everything_anew_and_what_is_there_counts_again_when_it_is
     coppice.spawn();
     coppice.wait_ready();
     coppice.sql("main", "CREATE TABLE t (i int); INSERT INTO t VALUES (1)");
-    coppice.cli(&["branch", "create", "asleep"]);
+    coppice.cli(&["branch", "create", "asleep", "--parent", "main"]);
     coppice.sql("asleep", "INSERT INTO t VALUES (2)");
     coppice.cli(&["branch", "hibernate", "asleep"]);
     wait_for_bases(&store, 2);
@@ -190,9 +190,9 @@ fn an_empty_place_gets_everything_anew_and_what_is_there_counts_again_when_it_is
     coppice.kill();
     fs::remove_dir_all(&store).expect("removed");
     fs::rename(&away, &store).expect("moved back");
-    coppice.sql("asleep", "INSERT INTO t VALUES (3)");
     coppice.spawn();
     coppice.wait_ready();
+    coppice.sql("asleep", "INSERT INTO t VALUES (3)");
     let at = moment.to_rfc3339_opts(SecondsFormat::Millis, true);
     coppice.cli(&["backup", "restore", "asleep", "--at", &at, "--name", "then"]);
     assert_eq!(coppice.sql("then", "SELECT string_agg(i::text, ' ' ORDER BY i) FROM t"), "1 2");

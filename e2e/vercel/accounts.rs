@@ -169,7 +169,7 @@ impl Story {
         let request = self.http.anonymous("POST", "/account/password").header("cookie", cookies);
         let request = request.header("content-type", "application/x-www-form-urlencoded");
         let answer = self.http.send(request.body(form));
-        assert!(answer.status == 403 && answer.text().contains("come from Vercel"), "{}", answer.text());
+        assert!(answer.status == 403 && answer.text().contains("by Vercel alone"), "{}", answer.text());
         assert_eq!(self.metastore("select count(*) from users where password is not null"), "1");
     }
 
