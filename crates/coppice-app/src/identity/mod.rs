@@ -9,6 +9,7 @@ mod authorization;
 mod clients;
 mod devices;
 mod keys;
+mod line;
 mod links;
 mod passkeys;
 mod passwords;

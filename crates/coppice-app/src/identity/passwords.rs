@@ -1,12 +1,14 @@
 //! Passwords: Argon2id, away from the threads that serve requests.
 
-use std::sync::Arc;
+use std::time::Duration;
 
 use argon2::password_hash::{PasswordHasher, PasswordVerifier};
 use argon2::{Algorithm, Argon2, Params, Version};
 use coppice_core::{Error, Result};
-use tokio::sync::Semaphore;
 use zeroize::Zeroizing;
+
+use super::line::Line;
+use crate::shares::Shares;
 
 /// Fewest characters of a password.
 pub const PASSWORD_MIN: usize = 10;
@@ -17,6 +19,8 @@ const MEMORY_KIB: u32 = 32 << 10;
 const PASSES: u32 = 2;
 /// Checks at the same time; the others wait.
 const CHECKS_MAX: usize = 4;
+/// For so long.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 fn argon2() -> Argon2<'static> {
     let params = Params::new(MEMORY_KIB, PASSES, 1, None).expect("parameters within bounds");
@@ -37,15 +41,16 @@ pub fn hash_password(password: &str) -> Result<String> {
     Ok(hash.to_string())
 }
 
-/// Checks passwords.
+/// Checks passwords. Of one source one is checked at a time, however many come from there.
 #[derive(Debug)]
 pub(crate) struct Passwords {
-    slots: Arc<Semaphore>,
+    sources: Shares<String>,
+    line: Line,
 }
 
 impl Default for Passwords {
     fn default() -> Self {
-        Self { slots: Arc::new(Semaphore::new(CHECKS_MAX)) }
+        Self { sources: Shares::new(1), line: Line::new(CHECKS_MAX) }
     }
 }
 
@@ -56,18 +61,28 @@ const NOBODYS: &str =
 
 impl Passwords {
     async fn run<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> Result<T> {
-        let slot = self.slots.clone().acquire_owned().await.map_err(Error::internal)?;
-        // The work goes on when nobody waits for it any more, and keeps its slot.
+        let place = tokio::time::timeout(PATIENCE, self.line.take()).await;
+        let place = place.map_err(|_| Error::unavailable("too many passwords are being checked"))?;
+        // The work goes on when nobody waits for it any more, and keeps its place.
         let work = move || {
-            let _slot = slot;
+            let _place = place;
             work()
         };
         tokio::task::spawn_blocking(work).await.map_err(Error::internal)
     }
 
-    /// Whether `password` is the one that `hash` was made from; without a hash
-    /// it is not, which takes as long to find out.
-    pub(super) async fn verify(&self, password: Zeroizing<String>, hash: Option<String>) -> Result<bool> {
+    /// Whether `password`, which comes from somewhere, is the one that `hash` was made
+    /// from; without a hash it is not, which takes as long to find out.
+    ///
+    /// # Errors
+    /// `unavailable` when it has to wait for too long.
+    pub(super) async fn verify(
+        &self,
+        password: Zeroizing<String>,
+        hash: Option<String>,
+        from: &str,
+    ) -> Result<bool> {
+        let _turn = self.sources.turn(&from.to_owned()).await;
         self.run(move || {
             let known = hash.as_deref().unwrap_or(NOBODYS);
             let is_right = argon2().verify_password(password.as_bytes(), known).is_ok();
@@ -95,14 +110,14 @@ mod tests {
         let passwords = Passwords::default();
         let hash = passwords.hash(text("correct horse")).await.expect("a hash");
         assert!(hash.starts_with("$argon2id$v=19$m=32768,t=2,p=1$"), "{hash}");
-        assert!(passwords.verify(text("correct horse"), Some(hash.clone())).await.expect("checked"));
-        assert!(!passwords.verify(text("Correct horse"), Some(hash)).await.expect("checked"));
+        assert!(passwords.verify(text("correct horse"), Some(hash.clone()), "here").await.expect("checked"));
+        assert!(!passwords.verify(text("Correct horse"), Some(hash), "here").await.expect("checked"));
     }
 
     #[tokio::test]
     async fn without_a_password_none_is_right_and_as_much_is_computed() {
         let passwords = Passwords::default();
-        assert!(!passwords.verify(text(""), None).await.expect("checked"));
+        assert!(!passwords.verify(text(""), None, "here").await.expect("checked"));
         let kind = |hash: &str| hash.rsplitn(3, '$').nth(2).map(str::to_owned);
         let real = passwords.hash(text("correct horse")).await.expect("a hash");
         assert_eq!(kind(NOBODYS), kind(&real), "change it with the parameters");
@@ -110,7 +125,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_goes_away_frees_no_slot_before_the_work_ends() {
+    async fn who_goes_away_frees_no_place_before_the_work_ends() {
         let passwords = Passwords::default();
         let (begun, has_begun) = tokio::sync::oneshot::channel();
         let (end, may_end) = std::sync::mpsc::channel::<()>();
@@ -124,11 +139,16 @@ mod tests {
             _ = has_begun => {}
         }
         // By now who waited has gone.
-        assert_eq!(passwords.slots.available_permits(), CHECKS_MAX - 1);
+        assert_eq!(passwords.line.free(), CHECKS_MAX - 1);
         end.send(()).expect("the work listens");
-        let all = passwords.slots.acquire_many(CHECKS_MAX as u32);
-        let all = tokio::time::timeout(std::time::Duration::from_secs(60), all).await;
-        assert!(all.is_ok(), "the slot stays taken");
+        let all = async {
+            let mut all = vec![];
+            for _ in 0..CHECKS_MAX {
+                all.push(passwords.line.take().await);
+            }
+        };
+        let all = tokio::time::timeout(Duration::from_secs(60), all).await;
+        assert!(all.is_ok(), "the place stays taken");
     }
 
     #[tokio::test]

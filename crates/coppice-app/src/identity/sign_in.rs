@@ -132,7 +132,7 @@ impl Identity {
         let found = if is_possible { self.store.user_find_by_email(email).await? } else { None };
         let hash = found.as_ref().and_then(|found| found.password.clone());
         let password = if is_possible { password } else { Zeroizing::default() };
-        let is_right = self.passwords.verify(password, hash).await?;
+        let is_right = self.passwords.verify(password, hash, &from).await?;
         let Some(found) = found else { return Ok(None) };
         let user = found.user.id;
         if !is_right || found.is_disabled {
