@@ -10,6 +10,7 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use coppice_app::{App, Begun, RepeatableCall, Uncommitted};
 use coppice_core::access::CredentialId;
+use coppice_core::operation::{EXECUTE_ON_BRANCH, Operation};
 use coppice_core::{Error, ErrorCode, Result};
 use coppice_wire::secrets_in;
 use serde_json::Value;
@@ -179,11 +180,13 @@ fn running() -> Response {
 
 /// Gives an answer again. What is in it may be no business of the caller's by
 /// now: a role can change, and a session's next token may be good for less. The
-/// answer of one that reads is nothing but what was read.
+/// answer of one that reads, or runs SQL, is nothing but what was read.
 async fn replay_to(app: &App, call: &Call, status: u16, body: String) -> Response {
     let answer: Value = serde_json::from_str(&body).unwrap_or_default();
     let secrets = secrets_in(&answer);
-    if let Some(operation) = context::operation().filter(|_| !secrets.is_empty() || only_reads())
+    let shows_data = |operation: &Operation| only_reads() || operation.id == EXECUTE_ON_BRANCH.id;
+    if let Some(operation) =
+        context::operation().filter(|operation| !secrets.is_empty() || shows_data(operation))
         && let Err(error) = call.authorize_again(app, operation, &secrets).await
     {
         return ApiError::from(error).into_response();
