@@ -1,5 +1,8 @@
 //! A store in a directory, which others may write to who have no right to anything else here: what they put
 //! there has nothing deleted elsewhere, and is refused before it is read, written or believed in a listing.
+//!
+//! It may be on a machine that does not answer. What waits for that in the kernel can't be given up: whoever asked
+//! goes away, and a thread stays. So no more than a few wait there, and others for these.
 
 use std::ffi::OsStr;
 use std::fmt;
@@ -14,15 +17,20 @@ use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use object_store::local::LocalFileSystem;
 use object_store::path::Path;
 use object_store::{
-    CopyOptions, Error, GetOptions, GetResult, ListResult, MultipartUpload, ObjectMeta, ObjectStore,
-    PutMultipartOptions, PutOptions, PutPayload, PutResult, Result,
+    CopyOptions, Error, GetOptions, GetResult, GetResultPayload, ListResult, MultipartUpload, ObjectMeta,
+    ObjectStore, PutMultipartOptions, PutOptions, PutPayload, PutResult, Result,
 };
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, fstat, open, openat, unlinkat};
 use rustix::io::Errno;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 
+/// What errors are told of.
+const STORE: &str = "directory";
 /// How directories on the way to an object are opened; a link is none.
 const DIRECTORY: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW);
 
+/// Threads that work there at a time.
+const THREADS_MAX: usize = 8;
 /// Objects of a listing that are looked at together.
 const LISTED_AT_ONCE: usize = 1024;
 
@@ -31,6 +39,41 @@ const LISTED_AT_ONCE: usize = 1024;
 pub(crate) struct Directory {
     files: LocalFileSystem,
     top: Arc<PathBuf>,
+    threads: Threads,
+}
+
+/// Turns at work that may not end, which has its turn for so long.
+#[derive(Clone, Debug)]
+struct Threads(Arc<Semaphore>);
+
+impl Threads {
+    async fn turn(&self) -> Result<OwnedSemaphorePermit> {
+        let turn = self.0.clone().acquire_owned().await;
+        turn.map_err(|error| Error::Generic { store: STORE, source: error.into() })
+    }
+
+    /// Work that blocks.
+    async fn block<T: Send + 'static>(&self, work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
+        let turn = self.turn().await?;
+        let work = move || {
+            let _turn = turn;
+            work()
+        };
+        tokio::task::spawn_blocking(work).await?
+    }
+
+    /// Work that waits for something that blocks.
+    async fn within<T: Send + 'static>(
+        &self,
+        work: impl Future<Output = Result<T>> + Send + 'static,
+    ) -> Result<T> {
+        let turn = self.turn().await?;
+        let work = async move {
+            let _turn = turn;
+            work.await
+        };
+        tokio::spawn(work).await?
+    }
 }
 
 impl fmt::Display for Directory {
@@ -50,13 +93,13 @@ impl Directory {
     /// What is in `top`, which is there.
     pub(crate) fn new(top: PathBuf) -> Result<Self> {
         let files = LocalFileSystem::new_with_prefix(&top)?.with_fsync(true);
-        Ok(Self { files, top: Arc::new(top) })
+        Ok(Self { files, top: Arc::new(top), threads: Threads(Arc::new(Semaphore::new(THREADS_MAX))) })
     }
 
     /// Fails where a link is on the way to an object, or something else than a file in its place.
     async fn check(&self, location: &Path) -> Result<()> {
         let place = Place::new(&self.top, location);
-        in_background(move || place.check()).await
+        self.threads.block(move || place.check()).await
     }
 }
 
@@ -101,7 +144,7 @@ impl Place {
         let path = self.path.display().to_string();
         match error.kind() {
             io::ErrorKind::NotFound => Error::NotFound { path, source: error.into() },
-            _ => Error::Generic { store: "directory", source: format!("{path}: {error}").into() },
+            _ => Error::Generic { store: STORE, source: format!("{path}: {error}").into() },
         }
     }
 }
@@ -116,15 +159,43 @@ fn no_link(error: Errno) -> io::Error {
     }
 }
 
-async fn in_background<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
-    tokio::task::spawn_blocking(work).await?
+/// A listing that ends where something else than a file is listed.
+fn checked(
+    listed: BoxStream<'static, Result<ObjectMeta>>,
+    top: Arc<PathBuf>,
+) -> BoxStream<'static, Result<ObjectMeta>> {
+    let checked = listed.try_chunks(LISTED_AT_ONCE).map_err(|error| error.1);
+    let checked = checked.and_then(move |found| {
+        let places: Vec<_> = found.iter().map(|object| Place::new(&top, &object.location)).collect();
+        async move {
+            let check = move || places.iter().try_for_each(Place::check);
+            tokio::task::spawn_blocking(check).await??;
+            Ok(stream::iter(found).map(Ok))
+        }
+    });
+    checked.try_flatten().boxed()
+}
+
+/// Reads what was opened when that is asked for.
+fn read_later(mut found: GetResult, threads: Threads) -> GetResult {
+    let opened = GetResult {
+        payload: std::mem::replace(&mut found.payload, GetResultPayload::Stream(stream::empty().boxed())),
+        meta: found.meta.clone(),
+        range: found.range.clone(),
+        attributes: found.attributes.clone(),
+        extensions: found.extensions.clone(),
+    };
+    let read = async move { threads.within(async move { opened.bytes().await }).await };
+    found.payload = GetResultPayload::Stream(stream::once(read).boxed());
+    found
 }
 
 #[async_trait]
 impl ObjectStore for Directory {
     async fn put_opts(&self, location: &Path, payload: PutPayload, options: PutOptions) -> Result<PutResult> {
         self.check(location).await?;
-        self.files.put_opts(location, payload, options).await
+        let (files, location) = (self.files.clone(), location.clone());
+        self.threads.within(async move { files.put_opts(&location, payload, options).await }).await
     }
 
     async fn put_multipart_opts(
@@ -138,34 +209,48 @@ impl ObjectStore for Directory {
 
     async fn get_opts(&self, location: &Path, options: GetOptions) -> Result<GetResult> {
         self.check(location).await?;
-        self.files.get_opts(location, options).await
+        let (files, location) = (self.files.clone(), location.clone());
+        let found = self.threads.within(async move { files.get_opts(&location, options).await }).await?;
+        Ok(read_later(found, self.threads.clone()))
     }
 
     /// By descriptors: a directory that becomes a link meanwhile is not followed either.
     fn delete_stream(&self, locations: BoxStream<'static, Result<Path>>) -> BoxStream<'static, Result<Path>> {
-        let top = self.top.clone();
+        let (top, threads) = (self.top.clone(), self.threads.clone());
         let deleted = locations.and_then(move |location| {
-            let place = Place::new(&top, &location);
-            in_background(move || place.delete().map(|()| location))
+            let (place, threads) = (Place::new(&top, &location), threads.clone());
+            async move { threads.block(move || place.delete().map(|()| location)).await }
         });
         deleted.boxed()
     }
 
     fn list(&self, prefix: Option<&Path>) -> BoxStream<'static, Result<ObjectMeta>> {
-        let top = self.top.clone();
-        let checked = self.files.list(prefix).try_chunks(LISTED_AT_ONCE).map_err(|error| error.1);
-        let checked = checked.and_then(move |found| {
-            let places: Vec<_> = found.iter().map(|object| Place::new(&top, &object.location)).collect();
-            in_background(move || {
-                places.iter().try_for_each(Place::check)?;
-                Ok(stream::iter(found).map(Ok))
-            })
+        let (top, threads, files) = (self.top.clone(), self.threads.clone(), self.files.clone());
+        let prefix = prefix.cloned();
+        let (send, mut receive) = mpsc::channel(LISTED_AT_ONCE);
+        tokio::spawn(async move {
+            let turn = tokio::select! {
+                turn = threads.turn() => turn,
+                () = send.closed() => return,
+            };
+            let _turn = match turn {
+                Ok(turn) => turn,
+                Err(error) => return drop(send.send(Err(error)).await),
+            };
+            let mut listed = checked(files.list(prefix.as_ref()), top);
+            while let Some(found) = listed.next().await {
+                if send.send(found).await.is_err() {
+                    break;
+                }
+            }
         });
-        checked.try_flatten().boxed()
+        stream::poll_fn(move |context| receive.poll_recv(context)).boxed()
     }
 
     async fn list_with_delimiter(&self, prefix: Option<&Path>) -> Result<ListResult> {
-        let found = self.files.list_with_delimiter(prefix).await?;
+        let (files, prefix) = (self.files.clone(), prefix.cloned());
+        let listing = async move { files.list_with_delimiter(prefix.as_ref()).await };
+        let found = self.threads.within(listing).await?;
         for location in &found.common_prefixes {
             self.check(location).await?;
         }
@@ -175,6 +260,38 @@ impl ObjectStore for Directory {
     async fn copy_opts(&self, from: &Path, to: &Path, options: CopyOptions) -> Result<()> {
         self.check(from).await?;
         self.check(to).await?;
-        self.files.copy_opts(from, to, options).await
+        let (files, from, to) = (self.files.clone(), from.clone(), to.clone());
+        self.threads.within(async move { files.copy_opts(&from, &to, options).await }).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn threads_of_whoever_has_gone_are_no_more_than_there_are_turns() {
+        let threads = Threads(Arc::new(Semaphore::new(1)));
+        let (begun, has_begun) = tokio::sync::oneshot::channel();
+        let (end, may_end) = std::sync::mpsc::channel::<()>();
+        let hung = threads.block(move || {
+            begun.send(()).expect("somebody waits for it");
+            may_end.recv().expect("the word to end");
+            Ok(())
+        });
+        tokio::select! {
+            biased;
+            ended = hung => panic!("it ended by itself: {ended:?}"),
+            _ = has_begun => {}
+        }
+        // By now who waited has gone.
+        let mut within = Box::pin(threads.within(async { Ok(()) }));
+        assert!(futures_util::poll!(&mut within).is_pending());
+        assert_eq!(threads.0.available_permits(), 0);
+        end.send(()).expect("the work listens");
+        let next = tokio::time::timeout(Duration::from_secs(60), within).await;
+        next.expect("its turn comes").expect("it is done");
     }
 }
