@@ -305,7 +305,9 @@ fn changed_note<'a>(
     if note.backups != current.backups && !is_at_rest {
         return Err(busy(&current.id));
     }
-    if note.is_protected != current.is_protected {
+    // What protection keeps, the past is a part of.
+    let loses_past = note.backups.retention_days < current.backups.retention_days;
+    if note.is_protected != current.is_protected || current.is_protected && loses_past {
         access.check(Scope::ProjectWrite)?;
     }
     match (note.is_protected, note.expires_at) {
