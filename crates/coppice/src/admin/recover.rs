@@ -5,7 +5,7 @@
 //! does when it is started. Until the last step the data directory is no
 //! installation, so an interrupted recovery is begun again.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
@@ -99,6 +99,21 @@ fn check_owner(archive: &Archive, recorded: Option<&str>) -> anyhow::Result<()> 
     }
 }
 
+/// Bases by their volumes: those that are listed, and those that the records name and are there
+/// though a listing lags behind.
+async fn known_bases(archive: &Archive, store: &Store) -> anyhow::Result<BTreeMap<VolumeId, Vec<BaseName>>> {
+    let listed = archive.all_bases().await?;
+    let names: Vec<_> = listed.iter().map(ToString::to_string).collect();
+    let recorded = store.base_recorded_besides(&names).await?;
+    let recorded = recorded.into_iter().map(BaseName::from_trusted).collect();
+    let unlisted = archive.bases_that_are_there(recorded).await?;
+    let mut known: BTreeMap<_, Vec<_>> = BTreeMap::new();
+    for base in listed.into_iter().chain(unlisted) {
+        known.entry(base.volume()).or_default().push(base);
+    }
+    Ok(known)
+}
+
 async fn fill(
     archive: &Archive,
     options: coppice_store::ConnectOptions,
@@ -107,13 +122,15 @@ async fn fill(
     let store: Store = connect(options).await?;
     let transferred = store.import(records).await.context("importing the records")?;
     say!("imported {} rows", transferred.rows_total());
-    let bases = archive.all_bases().await?;
-    let volumes: BTreeSet<VolumeId> = bases.iter().map(BaseName::volume).collect();
     let mut found = vec![];
-    for volume in volumes {
-        let passed_over = |error: &ArchiveError| note!("passed over: {error}");
-        if let Some((base, _)) = archive.newest_base(&volume, passed_over).await? {
-            found.push((volume, base.to_string()));
+    for (volume, mut bases) in known_bases(archive, &store).await? {
+        bases.sort_by_key(BaseName::taken_at);
+        for base in bases.iter().rev() {
+            let passed_over = |error: &ArchiveError| note!("passed over: {error}");
+            if archive.manifest_or_pass(base, passed_over).await?.is_some() {
+                found.push((volume, base.to_string()));
+                break;
+            }
         }
     }
     let recovered = store.volumes_from_bases(&found).await?;
