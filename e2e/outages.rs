@@ -192,6 +192,7 @@ fn an_empty_place_gets_everything_anew_and_what_is_there_counts_again_when_it_is
     fs::rename(&away, &store).expect("moved back");
     coppice.spawn();
     coppice.wait_ready();
+    coppice.cli(&["branch", "wake", "asleep"]);
     coppice.sql("asleep", "INSERT INTO t VALUES (3)");
     let at = moment.to_rfc3339_opts(SecondsFormat::Millis, true);
     coppice.cli(&["backup", "restore", "asleep", "--at", &at, "--name", "then"]);
