@@ -91,6 +91,9 @@ fn a_protected_branch_stays_and_one_that_expires_goes_into_the_trash() {
     let key = http.new_token("/api-keys", json!({ "scopes": ["branch:write", "project:read"] }));
     let as_key = |body: Value| http.as_key(&key, "PATCH", &path, Some(&body));
     as_key(json!({ "protected": false })).expect_error(403, "insufficient_scope");
+    let keeps = |days: u32| json!({ "backupConfiguration": { "retentionPeriod": days } });
+    as_key(keeps(35)).expect(200);
+    as_key(keeps(2)).expect_error(403, "insufficient_scope");
     as_key(json!({ "protected": true, "description": "same" })).expect(200);
     change(json!({ "protected": false, "expiresAt": "2099-01-01T00:00:00Z" })).expect(200);
     let listed = http.get(&branches).expect(200)["branches"][0].clone();
