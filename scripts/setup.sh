@@ -36,7 +36,7 @@ missing_packages() {
   have_file '/usr/lib/postgresql/*/bin/postgres' || echo postgresql
   { have psql && have pgbench; } || echo postgresql-client
   have_file '/usr/share/postgresql/*/extension/pg_stat_statements.control' || echo postgresql-contrib
-  have chromium || echo chromium
+  have chromium-headless-shell || echo chromium-headless-shell
   have pdftotext || echo poppler-utils
   have javac || echo default-jdk-headless
   have_file /usr/share/java/postgresql.jar || echo libpostgresql-jdbc-java

@@ -14,7 +14,7 @@ export const PATIENCE = 120_000;
 export const told = JSON.parse(process.env.COPPICE_BROWSER);
 
 export async function launch() {
-  const executablePath = process.env.CHROMIUM ?? "/usr/bin/chromium";
+  const executablePath = process.env.CHROMIUM ?? "/usr/bin/chromium-headless-shell";
   // Chromium refuses its own sandbox to root; these pages are ours.
   return chromium.launch({ executablePath, args: ["--no-sandbox", "--disable-dev-shm-usage"] });
 }

@@ -1,5 +1,10 @@
 // Tells the stories that are named as arguments, one after the other, in one browser.
-import { launch } from "./browser.mjs";
+import assert from "node:assert/strict";
+import { launch, told } from "./browser.mjs";
+
+// Without it each story would look in vain for what it is about, for as long as its patience lasts.
+const page = await fetch(`${told.url}/console/`);
+assert.ok(page.ok, `the console answers ${page.status}: run \`make setup\`, and build the program again`);
 
 const browser = await launch();
 let failed = 0;
