@@ -192,6 +192,14 @@ fn an_empty_place_gets_everything_anew_and_what_is_there_counts_again_when_it_is
     fs::rename(&away, &store).expect("moved back");
     coppice.spawn();
     coppice.wait_ready();
+    let bases = |volume: &String| names(&store.join("bases").join(volume));
+    let first =
+        |volume: &String| bases(volume).into_iter().min().map(|base| format!("bases/{volume}/{base}"));
+    for name in names(&store.join("bases")).iter().filter_map(first) {
+        let counts = format!("SELECT count(complete_at) FROM bases WHERE name = '{name}'");
+        let is_known = || (psql(&coppice.metastore_url(), &counts).out == "1").then_some(());
+        wait_for("what is there counts", PATIENCE, is_known);
+    }
     coppice.cli(&["branch", "wake", "asleep"]);
     coppice.sql("asleep", "INSERT INTO t VALUES (3)");
     let at = moment.to_rfc3339_opts(SecondsFormat::Millis, true);

@@ -37,13 +37,11 @@ impl Hosts {
 
     /// Whether this site was called by one of its names; ports don't count.
     pub fn are_called(&self, uri: &Uri, headers: &HeaderMap) -> bool {
-        let of_header = || {
-            // Of several, each may be read by another one on the way (RFC 9112, section 3.2).
-            let mut named = headers.get_all(header::HOST).iter();
-            let only = named.next().filter(|_| named.next().is_none());
-            only?.to_str().ok()?.parse::<Authority>().ok()
-        };
-        let authority = uri.authority().cloned().or_else(of_header);
+        // Of several, each may be read by another one on the way (RFC 9112, section 3.2).
+        let mut named = headers.get_all(header::HOST).iter();
+        let (named, is_clear) = (named.next(), named.next().is_none());
+        let of_header = || named?.to_str().ok()?.parse::<Authority>().ok();
+        let authority = uri.authority().cloned().or_else(of_header).filter(|_| is_clear);
         authority.is_some_and(|authority| self.has(authority.host()))
     }
 

@@ -103,16 +103,12 @@ async fn read_base(archive: &Arc<Archive>, base: &BaseName) -> Result<(), Archiv
     read.map_err(|error| ArchiveError::Refused(error.to_string()))?
 }
 
-/// Reads the log behind a base, which goes without a gap as far as `stored` or further; where that
-/// is none, a gap is known, and another base is due.
+/// Reads the log behind a base, which goes as far as `stored` or further; where that is none, a gap
+/// is known, and another base is due.
 async fn read_log(archive: &Archive, base: &BaseName, stored: Option<Lsn>) -> Result<(), ArchiveError> {
     let manifest = archive.manifest(base).await?;
-    if let Some(stored) = stored
-        && let Some(reached) = archive.log_reaches(&manifest).await?
-        && reached < stored
-    {
-        let why = format!("the store has its log up to {reached}, and it was written there up to {stored}");
-        return Err(ArchiveError::damaged(base.as_str(), why));
+    if let Some(stored) = stored {
+        archive.check_log(&manifest, stored).await?;
     }
     for piece in archive.log_behind(&manifest, None).await? {
         archive.get_log(&piece).await?;
@@ -264,7 +260,7 @@ impl Backups {
                 Ok(Some(bytes)) => bytes,
                 Ok(None) => {
                     tracing::warn!(%branch, "the log of branch {branch} has a gap behind {at}: it gets a new base");
-                    return Ok(self.store.log_note(volume, None).await?);
+                    return Ok(self.store.log_lose(volume).await?);
                 }
                 Err(error) => {
                     tracing::warn!(%branch, "the log of branch {branch} can't be backed up: {}", error.chain());
@@ -274,8 +270,12 @@ impl Backups {
             if !bytes.is_empty() {
                 archive.put_log(volume, Utc::now(), at, &bytes).await.map_err(failed)?;
                 metrics::log_sent(bytes.len());
-                at.0 += bytes.len() as u64;
-                self.store.log_note(volume, Some(at)).await?;
+                let end = Lsn(at.0 + bytes.len() as u64);
+                // Or what comes next was found to be lost meanwhile.
+                if !self.store.log_advance(volume, at, end).await? {
+                    return Ok(());
+                }
+                at = end;
             }
             // A full piece: there is more.
             if bytes.len() < PIECE_BYTES_MAX {
@@ -319,6 +319,7 @@ impl Backups {
         let alone = self.upkeep.bases.lock().await;
         self.compare_bases(&archive).await?;
         drop(alone);
+        let mut lost = vec![];
         while let Some(name) = self.store.base_to_verify(VERIFY_EVERY).await? {
             // Else it might be removed meanwhile.
             let _alone = self.upkeep.bases.lock().await;
@@ -327,20 +328,27 @@ impl Backups {
             let stored = self.store.log_stored_of(&base.volume()).await?;
             let of_log = damage_of(&name, read_log(&archive, &base, stored).await)?;
             if !of_log.is_empty() {
-                // The log goes on behind the next base, which is due then.
-                self.store.log_note(&base.volume(), None).await?;
+                // It goes on behind the next base, which is due then.
+                self.store.log_lose(&base.volume()).await?;
+                tracing::error!("the log of volume {} gets a new base: {of_log}", base.volume());
+                lost.push(of_log);
             }
             let damage = damage_of(&name, read_base(&archive, &base).await)?;
-            let damage = if damage.is_empty() { of_log } else { damage };
             self.store.base_verified(&name, &damage).await?;
         }
-        self.store.base_damage().await?.map_or(Ok(()), |damage| Err(Error::internal(damage)))
+        let damage = match lost.pop() {
+            Some(lost) => Some(lost),
+            None => self.store.base_damage().await?,
+        };
+        damage.map_or(Ok(()), |damage| Err(Error::internal(damage)))
     }
 
     /// Records what bases are there, and forgets those that are not: whoever made one may have
     /// ended before it said so, and a store may be another one than before, or have lost some.
-    /// A listing that lacks one is not believed by itself.
+    /// A listing that lacks one is not believed by itself, and nothing of a store that this process
+    /// does not own: it may be away.
     async fn compare_bases(&self, archive: &Archive) -> Result<Bases> {
+        archive.check_owner().await.map_err(failed)?;
         let listed = archive.all_bases().await.map_err(failed)?;
         let names: Vec<_> = listed.iter().map(ToString::to_string).collect();
         let volumes: Vec<_> = listed.iter().map(|base| base.volume().to_string()).collect();
@@ -356,6 +364,8 @@ impl Backups {
                     let complete_at = archive.completed_at(&base).await.map_err(failed)?;
                     self.store.base_adopt(&name, &base.volume(), base.taken_at(), complete_at).await?;
                 }
+                // A listing may lag behind a deletion, too.
+                None if archive.completed_at(&base).await.map_err(failed)?.is_none() => {}
                 None => drop(self.upkeep.unreadable.lock().insert(base)),
             }
         }
@@ -365,6 +375,7 @@ impl Backups {
         let is_there = |name: &String| unlisted.iter().any(|base| base.as_str() == name);
         let gone: Vec<_> = recorded.into_iter().filter(|name| !is_there(name)).collect();
         if !gone.is_empty() {
+            archive.check_owner().await.map_err(failed)?;
             let count = gone.len();
             tracing::warn!(
                 "{count} bases are not in the store any more: their branches get new ones, which are whole"

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use coppice_core::history::{Gap, History, Window};
 use coppice_core::target::InBranch;
-use coppice_core::{Error, HostId, InstanceId, Result, VolumeId};
+use coppice_core::{Error, HostId, InstanceId, OrganizationId, Result, VolumeId};
 use coppice_engine::{EngineError, SharedEngine};
 use coppice_store::Store;
 use parking_lot::Mutex;
@@ -20,6 +20,8 @@ use crate::shares::{Shares, permit};
 const LOOKS_MAX: usize = 8;
 /// Readings at a time, for whoever asks.
 const READINGS_MAX: usize = 4;
+/// Of them, those of one organization.
+const READINGS_OF_ORGANIZATION_MAX: usize = 2;
 
 /// What the keeper of history remembers from turn to turn.
 #[derive(Debug)]
@@ -38,10 +40,11 @@ impl Default for Keeper {
 }
 
 /// Readings of histories, of which each takes a thread, and may take much memory: a month has
-/// millions of marks. Those of one volume wait for each other before they wait together with
-/// those of others.
+/// millions of marks. Those of one volume wait for each other, and those of one organization,
+/// before they wait together with those of others.
 struct Readings {
     volumes: Shares<VolumeId>,
+    organizations: Shares<OrganizationId>,
     all: Arc<Semaphore>,
 }
 
@@ -49,10 +52,15 @@ impl Readings {
     /// Reads in its turn. It has it to its end, also when nobody waits for that any more.
     async fn read<T: Send + 'static>(
         &self,
+        organization: &OrganizationId,
         volume: &VolumeId,
         reading: impl Future<Output = Result<T, EngineError>> + Send + 'static,
     ) -> Result<T> {
-        let turn = [self.volumes.turn(volume).await, permit(self.all.clone()).await];
+        let turn = [
+            self.volumes.turn(volume).await,
+            self.organizations.turn(organization).await,
+            permit(self.all.clone()).await,
+        ];
         let reading = tokio::spawn(async move {
             let _turn = turn;
             reading.await
@@ -73,7 +81,11 @@ pub struct Histories {
 
 impl Histories {
     pub(crate) fn new(store: Store, engine: SharedEngine, host: HostId) -> Self {
-        let readings = Readings { volumes: Shares::new(1), all: Arc::new(Semaphore::new(READINGS_MAX)) };
+        let readings = Readings {
+            volumes: Shares::new(1),
+            organizations: Shares::new(READINGS_OF_ORGANIZATION_MAX),
+            all: Arc::new(Semaphore::new(READINGS_MAX)),
+        };
         Self { store, engine, host, readings: Arc::new(readings) }
     }
 
@@ -115,18 +127,23 @@ impl Histories {
     /// `project_not_found`, `branch_not_found`
     pub async fn of_branch(&self, access: &Access<InBranch>) -> Result<History> {
         let branch = find_branch(&self.store, access).await?;
-        self.of_volume(&branch.volume).await
+        self.of_volume(&branch.organization, &branch.volume).await
     }
 
-    pub(crate) async fn of_volume(&self, volume: &VolumeId) -> Result<History> {
-        let (engine, of) = (self.engine.clone(), volume.clone());
-        let found = self.readings.read(volume, async move { engine.history(&of).await }).await?;
+    /// The same of a volume of one of an organization's branches.
+    pub(crate) async fn of_volume(&self, of: &OrganizationId, volume: &VolumeId) -> Result<History> {
+        let (engine, read) = (self.engine.clone(), volume.clone());
+        let found = self.readings.read(of, volume, async move { engine.history(&read).await }).await?;
         Ok(found.unwrap_or_default())
     }
 
     /// The moments from and to which there is a past of a volume, and the gaps between.
-    pub(crate) async fn window_of(&self, volume: &VolumeId) -> Result<Option<(Window, Vec<Gap>)>> {
-        let (engine, of) = (self.engine.clone(), volume.clone());
-        self.readings.read(volume, async move { engine.history_window(&of).await }).await
+    pub(crate) async fn window_of(
+        &self,
+        of: &OrganizationId,
+        volume: &VolumeId,
+    ) -> Result<Option<(Window, Vec<Gap>)>> {
+        let (engine, read) = (self.engine.clone(), volume.clone());
+        self.readings.read(of, volume, async move { engine.history_window(&read).await }).await
     }
 }

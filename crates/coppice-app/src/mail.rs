@@ -129,16 +129,17 @@ impl Mail {
         Ok(true)
     }
 
-    /// For how many seconds an address gets no more invitations: anybody may invite it, and as often
-    /// from other organizations. One that goes out is counted, also where its server refuses it.
+    /// For how many seconds an address gets no more invitations of one who invites it, as often as that is
+    /// and from whichever organization. One that goes out is counted, also where its server refuses it.
     async fn must_wait(&self, due: &DueMail, letter: &Letter) -> Result<Option<u32>> {
-        let is_first = due.attempts == 1 && matches!(due.content, MailContent::Invitation { .. });
-        if !is_first {
+        let MailContent::Invitation { organization, .. } = &due.content else { return Ok(None) };
+        if due.attempts > 1 {
             return Ok(None);
         }
-        let wait = self.store.letter_wait(&letter.to, LETTERS_PER_ADDRESS_AND_DAY_MAX).await?;
+        let max = LETTERS_PER_ADDRESS_AND_DAY_MAX;
+        let wait = self.store.letter_wait(&letter.to, organization, max).await?;
         if wait.is_none() {
-            self.store.letter_note(&letter.to).await?;
+            self.store.letter_note(&letter.to, organization).await?;
         }
         Ok(wait)
     }

@@ -91,7 +91,7 @@ impl Moments {
     }
 
     async fn find_now(&self, branch: &Branch, versions: &[BranchVersion], moment: Moment) -> Result<Lsn> {
-        let history = self.histories.of_volume(&branch.volume).await?;
+        let history = self.histories.of_volume(&branch.organization, &branch.volume).await?;
         match history.find(moment) {
             Ok(lsn) => Ok(lsn),
             Err(why) => {
@@ -102,7 +102,7 @@ impl Moments {
     }
 
     async fn find_in_version(&self, branch: &Branch, version: &BranchVersion, moment: Moment) -> Result<Lsn> {
-        let history = self.histories.of_volume(&version.volume).await?;
+        let history = self.histories.of_volume(&branch.organization, &version.volume).await?;
         let found = match moment {
             // What is known of it by now is of a time when it was a version.
             Moment::Time(time) if time > version.until => Err(OutOfReach::After),
@@ -132,7 +132,12 @@ impl Moments {
         for BranchVersion { volume, .. } in versions {
             let window = self.window_of(branch, volume).await;
             if window.is_some_and(|(window, _)| window.from_lsn <= lsn && lsn <= window.to_lsn)
-                && self.histories.of_volume(volume).await?.find(Moment::Lsn(lsn)).is_ok()
+                && self
+                    .histories
+                    .of_volume(&branch.organization, volume)
+                    .await?
+                    .find(Moment::Lsn(lsn))
+                    .is_ok()
             {
                 found.push(volume);
             }
@@ -162,7 +167,12 @@ impl Moments {
         };
         match (time, span) {
             (None, Some(_)) => {
-                let end = self.histories.of_volume(&volume).await?.window().map(|window| window.to_lsn);
+                let end = self
+                    .histories
+                    .of_volume(&source.organization, &volume)
+                    .await?
+                    .window()
+                    .map(|window| window.to_lsn);
                 return Ok(Past { volume, lsn: end, base: None });
             }
             (Some(time), Some(span)) if time >= span.from => {
@@ -227,7 +237,7 @@ impl Moments {
     }
 
     async fn window_of(&self, branch: &Branch, volume: &VolumeId) -> Option<(Window, Vec<Gap>)> {
-        self.histories.window_of(volume).await.unwrap_or_else(|error| {
+        self.histories.window_of(&branch.organization, volume).await.unwrap_or_else(|error| {
             // Of one branch, which keeps nobody from seeing the others.
             tracing::warn!(branch = %branch.id, "the history of branch {} can't be read: {}", branch.id, error.for_log());
             None

@@ -1,11 +1,12 @@
 //! Removing what nobody needs.
 
 use std::collections::HashSet;
+use std::iter::repeat;
 
 use chrono::{DateTime, Utc};
 
 use crate::manifest::PackId;
-use crate::{Archive, BaseName, Result};
+use crate::{Archive, ArchiveError, BaseName, Result, StoreFailure};
 
 impl Archive {
     /// Removes a base; its packs go with a [`sweep`](Self::sweep).
@@ -29,11 +30,19 @@ impl Archive {
         let old = packs.iter().filter(|pack| pack.last_modified < written_before);
         let mut removable: HashSet<PackId> =
             old.filter_map(|pack| PackId::of_object(pack.location.as_ref())).collect();
-        for base in self.all_bases().await?.iter().chain(unlisted) {
+        let listed = self.all_bases().await?;
+        for (base, is_listed) in listed.iter().zip(repeat(true)).chain(unlisted.iter().zip(repeat(false))) {
             if removable.is_empty() {
                 return Ok(0);
             }
-            for pack in self.manifest(base).await?.packs {
+            let manifest = match self.manifest(base).await {
+                // Removed: a listing may lag behind that.
+                Err(ArchiveError::Store { source: StoreFailure::NotFound { .. }, .. }) if is_listed => {
+                    continue;
+                }
+                found => found?,
+            };
+            for pack in manifest.packs {
                 removable.remove(&pack);
             }
         }

@@ -1,5 +1,7 @@
 //! The write-ahead log of volumes, in pieces as it was written.
 
+use std::time::Duration;
+
 use chrono::{DateTime, SecondsFormat, Utc};
 use coppice_core::VolumeId;
 use coppice_core::lsn::Lsn;
@@ -13,6 +15,10 @@ use crate::{Archive, ArchiveError, BaseFacts, BaseName, Result};
 pub const PIECE_BYTES_MAX: usize = 32 << 20;
 /// The same, sealed: compressing may have made it a little longer.
 const SEALED_PIECE_BYTES_MAX: usize = PIECE_BYTES_MAX + (1 << 20);
+
+/// Listings that have to lack something before it is believed to be missing, and the pause between.
+const LISTINGS: u32 = 3;
+const LISTING_LAG: Duration = Duration::from_secs(5);
 
 /// The name of a piece of a volume's log.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -149,6 +155,34 @@ impl Archive {
             reached = piece.end;
         }
         Ok(Some(reached))
+    }
+
+    /// Looks that the log behind a base goes without a gap as far as it was written, or further. What a
+    /// listing lacks is looked for again: it may lag behind.
+    ///
+    /// # Errors
+    /// When the store can't be read, and [`ArchiveError::Damaged`] when something is missing.
+    pub async fn check_log(&self, base: &Manifest, written: Lsn) -> Result<()> {
+        let mut tries = 1..LISTINGS;
+        loop {
+            let missing = match self.log_reaches(base).await {
+                Ok(reached) => match reached.filter(|reached| *reached < written) {
+                    None => return Ok(()),
+                    Some(reached) => ArchiveError::damaged(
+                        format!("wal/{}", base.facts().volume),
+                        format!(
+                            "the store has the log up to {reached}, and it was written there up to {written}"
+                        ),
+                    ),
+                },
+                Err(error @ ArchiveError::Damaged { .. }) => error,
+                Err(error) => return Err(error),
+            };
+            if tries.next().is_none() {
+                return Err(missing);
+            }
+            tokio::time::sleep(LISTING_LAG).await;
+        }
     }
 
     /// Volumes of whose logs there is something.

@@ -61,7 +61,7 @@ pub const INVITATION_DAYS: u32 = 7;
 pub const INVITATIONS_PER_HOUR_MAX: u32 = 100;
 /// The same of all organizations of one owner together.
 pub const INVITATIONS_PER_OWNER_AND_HOUR_MAX: u32 = 200;
-/// Letters of invitations that one address gets within a day, of all organizations together.
+/// Letters of invitations that one address gets within a day of all organizations of one owner.
 pub const LETTERS_PER_ADDRESS_AND_DAY_MAX: u32 = 5;
 /// Members that an organization removes or gives another role within a rolling hour.
 pub const MEMBER_CHANGES_PER_HOUR_MAX: u32 = 200;

@@ -6,7 +6,7 @@ update users set password = null where password is not null and id in (select us
 create or replace function end_vercel_people() returns trigger language plpgsql as $$
 begin
     delete from api_keys k where k.organization_id = new.organization_id
-        and (k.created_by in (select v.user_id from vercel_people v where v.installation_id = new.id)
+        and (coalesce(k.created_by, k.maker) in (select v.user_id from vercel_people v where v.installation_id = new.id)
              or not exists (select from members m where m.organization_id = new.organization_id
                             and m.user_id not in (select v.user_id from vercel_people v)));
     delete from vercel_people where installation_id = new.id;

@@ -49,7 +49,7 @@ pub struct DueBase {
     pub volume: VolumeId,
     /// The branch's primary.
     pub instance: InstanceId,
-    /// The newest base, and the checkpoint at which the volume rested then.
+    /// The newest base, and the checkpoint at which the volume rested then, if that can be gone by.
     pub newest: Option<(String, Option<String>)>,
     /// The volume, and those that it is a copy of, nearest first; without those whose newest
     /// base is damaged.
@@ -104,7 +104,8 @@ impl Store {
                           order by depth) as lineage
              from branches b join volumes v on v.id = b.volume_id
              join instances i on i.branch_id = b.id and i.role = 'primary'
-             left join lateral (select name, checkpoint, seen_at, log_end, damage from bases
+             left join lateral (select name, seen_at, log_end, damage,
+                                       case damage when '' then checkpoint end as checkpoint from bases
                                 where volume_id = v.id order by taken_at desc limit 1) x on true
              cross join lateral (select case when b.backup_day is null then 1440 else 10080 end) p (minutes)
              cross join lateral (
@@ -219,14 +220,23 @@ impl Store {
         stored_lsn(found.flatten())
     }
 
-    /// Records how far the log of a volume is in the store; none when what comes next
-    /// is lost.
-    pub async fn log_note(&self, volume: &VolumeId, stored: Option<Lsn>) -> Result<()> {
-        sqlx::query("update volumes set stored_lsn = $2::pg_lsn where id = $1")
+    /// Records that the log of a volume is in the store from one place to another; false when it is
+    /// not known to go as far as the first any more.
+    pub async fn log_advance(&self, volume: &VolumeId, from: Lsn, to: Lsn) -> Result<bool> {
+        let query = "update volumes set stored_lsn = $3::pg_lsn where id = $1 and stored_lsn = $2::pg_lsn";
+        let done = sqlx::query(query)
             .bind(volume.as_str())
-            .bind(stored.map(|lsn| lsn.to_string()))
+            .bind(from.to_string())
+            .bind(to.to_string())
             .execute(&self.relaxed)
             .await?;
+        Ok(done.rows_affected() == 1)
+    }
+
+    /// Records that what comes next of the log of a volume is lost: it goes on behind the next base.
+    pub async fn log_lose(&self, volume: &VolumeId) -> Result<()> {
+        let query = sqlx::query("update volumes set stored_lsn = null where id = $1");
+        query.bind(volume.as_str()).execute(&self.relaxed).await?;
         Ok(())
     }
 
@@ -257,9 +267,12 @@ impl Store {
         Ok(())
     }
 
-    /// What is wrong with some base; none when nothing is known to be.
+    /// What is wrong with some base that is the newest of its volume; none when nothing is known to be.
     pub async fn base_damage(&self) -> Result<Option<String>> {
-        let query = "select damage from bases where damage <> '' order by verified_at limit 1";
+        let query = "select damage from bases x where damage <> ''
+                     and not exists (select from bases later
+                                     where later.volume_id = x.volume_id and later.taken_at > x.taken_at)
+                     order by verified_at limit 1";
         Ok(sqlx::query_scalar(query).fetch_optional(&self.pool).await?)
     }
 

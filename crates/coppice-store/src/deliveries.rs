@@ -239,10 +239,12 @@ impl Store {
         .fetch_all(&self.pool)
         .await?;
         let webhooks: Vec<_> = rows.iter().map(|row| row.due.webhook_id.as_str()).collect();
-        sqlx::query("update webhooks set tried_at = now() where id = any($1)")
-            .bind(&webhooks)
-            .execute(&self.relaxed)
-            .await?;
+        let tried = sqlx::query(
+            "update webhooks set tried_at = now()
+             where id in (select id from webhooks where id = any($1) order by id for update)",
+        );
+        // Whose turn is next matters less than what was claimed.
+        drop(tried.bind(&webhooks).execute(&self.relaxed).await);
         Ok(rows.into_iter().map(ClaimedDelivery::from).collect())
     }
 

@@ -251,7 +251,8 @@ impl Store {
                      select id from github_repositories where project_id = $1 and repository_id <> $3))
              update github_repositories g set installation_id = $2, repository_id = $3, root_branch_id = $4,
                  previews = coalesce($5, previews), forks = coalesce($6, forks), looked_at = null,
-                 job_keys = $7 or job_keys and repository_id = $3 and root_branch_id = $4,
+                 job_keys = $7 or job_keys and repository_id = $3 and root_branch_id = $4
+                     and coalesce($5, previews) <= previews and coalesce($6, forks) <= forks,
                  updated_at = now()
              where project_id = $1 returning {REPOSITORY}"
         );

@@ -1,5 +1,6 @@
 //! Mail that is still to be sent.
 
+use coppice_core::OrganizationId;
 use coppice_core::mail::MailContent;
 use sqlx::FromRow;
 use sqlx::types::Json;
@@ -61,15 +62,22 @@ impl Store {
         }))
     }
 
-    /// The seconds until an address may get another letter of an invitation, if it got `max` within
-    /// the last day. Served by index `invitation_letters_address`.
-    pub async fn letter_wait(&self, address: &str, max: u32) -> Result<Option<u32>> {
+    /// The seconds until an address may get another letter of an invitation to an organization, if it got
+    /// `max` of organizations of the same owner within the last day. Served by index
+    /// `invitation_letters_address`.
+    pub async fn letter_wait(
+        &self,
+        address: &str,
+        organization: &OrganizationId,
+        max: u32,
+    ) -> Result<Option<u32>> {
         let wait: Option<f64> = sqlx::query_scalar(
             "select extract(epoch from sent_at + interval '1 day' - now())::float8 from invitation_letters
-             where address = lower($1) and sent_at > now() - interval '1 day'
-             order by sent_at desc offset greatest($2 - 1, 0) limit 1",
+             where address = lower($1) and sender = sender_of_letters($2) and sent_at > now() - interval '1 day'
+             order by sent_at desc offset greatest($3 - 1, 0) limit 1",
         )
         .bind(address)
+        .bind(organization.as_str())
         .bind(i64::from(max))
         .fetch_optional(&self.pool)
         .await?;
@@ -78,12 +86,13 @@ impl Store {
 
     /// Records a letter of an invitation that is about to be sent. Those of the day before are
     /// forgotten.
-    pub async fn letter_note(&self, address: &str) -> Result<()> {
+    pub async fn letter_note(&self, address: &str, organization: &OrganizationId) -> Result<()> {
         sqlx::query(
             "with forgotten as (delete from invitation_letters where sent_at < now() - interval '1 day')
-             insert into invitation_letters (address) values (lower($1))",
+             insert into invitation_letters (address, sender) values (lower($1), sender_of_letters($2))",
         )
         .bind(address)
+        .bind(organization.as_str())
         .execute(&self.pool)
         .await?;
         Ok(())

@@ -44,7 +44,7 @@ impl Line {
         };
         match comes.await {
             Ok(place) => place,
-            // Nothing drops who waits but to give a place.
+            // Only who has gone is dropped without a place.
             Err(_) => std::future::pending().await,
         }
     }

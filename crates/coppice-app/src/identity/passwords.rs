@@ -60,12 +60,23 @@ const NOBODYS: &str =
     "$argon2id$v=19$m=32768,t=2,p=1$x3HtuAk7uBRgZoGs8DtmzQ$twpgstDhHm4fQB1xCrHEMs0G/1mIZVQnrq+D3RHlhB8";
 
 impl Passwords {
-    async fn run<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> Result<T> {
-        let place = tokio::time::timeout(PATIENCE, self.line.take()).await;
-        let place = place.map_err(|_| Error::unavailable("too many passwords are being checked"))?;
+    async fn run<T: Send + 'static>(
+        &self,
+        from: Option<&str>,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T> {
+        let waiting = async {
+            let turn = match from {
+                Some(from) => Some(self.sources.turn(&from.to_owned()).await),
+                None => None,
+            };
+            (turn, self.line.take().await)
+        };
+        let held = tokio::time::timeout(PATIENCE, waiting).await;
+        let held = held.map_err(|_| Error::unavailable("too many passwords are being checked"))?;
         // The work goes on when nobody waits for it any more, and keeps its place.
         let work = move || {
-            let _place = place;
+            let _held = held;
             work()
         };
         tokio::task::spawn_blocking(work).await.map_err(Error::internal)
@@ -82,8 +93,7 @@ impl Passwords {
         hash: Option<String>,
         from: &str,
     ) -> Result<bool> {
-        let _turn = self.sources.turn(&from.to_owned()).await;
-        self.run(move || {
+        self.run(Some(from), move || {
             let known = hash.as_deref().unwrap_or(NOBODYS);
             let is_right = argon2().verify_password(password.as_bytes(), known).is_ok();
             is_right && hash.is_some()
@@ -93,7 +103,7 @@ impl Passwords {
 
     /// See [`hash_password`].
     pub(crate) async fn hash(&self, password: Zeroizing<String>) -> Result<String> {
-        self.run(move || hash_password(&password)).await?
+        self.run(None, move || hash_password(&password)).await?
     }
 }
 
@@ -129,7 +139,7 @@ mod tests {
         let passwords = Passwords::default();
         let (begun, has_begun) = tokio::sync::oneshot::channel();
         let (end, may_end) = std::sync::mpsc::channel::<()>();
-        let work = passwords.run(move || {
+        let work = passwords.run(None, move || {
             begun.send(()).expect("somebody waits for it");
             may_end.recv().expect("the word to end");
         });

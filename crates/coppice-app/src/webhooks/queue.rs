@@ -22,7 +22,7 @@ pub(super) struct Running {
 }
 
 impl Running {
-    /// Of what is due, the most overdue first, what there is room for. Whose
+    /// Of what is due, in the order of the metastore, what there is room for. Whose
     /// organization has fewest attempts comes first: who has many organizations
     /// with receivers that hang takes no more than others leave.
     pub(super) fn choose(&self, due: &[DueDelivery]) -> Vec<DeliveryId> {

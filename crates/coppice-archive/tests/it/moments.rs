@@ -154,3 +154,17 @@ fn a_log_reaches_as_far_as_no_piece_is_missing() {
     let Err(ArchiveError::Damaged { why, .. }) = reaches() else { panic!("there is a gap") };
     assert_eq!(why, "the store does not have the log from 0/3E8 to 0/44C");
 }
+
+#[test]
+fn a_log_that_is_shorter_than_it_was_written_is_damaged() {
+    let store = Store::new();
+    let base = base(&store, 100, Some(1000));
+    piece(&store, 110, 1000, 1100);
+    let check = |written| {
+        let manifest = store.manifest(&base);
+        store.runtime.block_on(store.archive.check_log(&manifest, Lsn(written)))
+    };
+    check(1100).expect("all of it is there");
+    let Err(ArchiveError::Damaged { why, .. }) = check(1101) else { panic!("the last byte is not there") };
+    assert_eq!(why, "the store has the log up to 0/44C, and it was written there up to 0/44D");
+}

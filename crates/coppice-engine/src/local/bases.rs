@@ -73,6 +73,11 @@ impl StoredBase {
         Ok(Self { archive, manifest, pieces, until, major, runtime: Handle::current() })
     }
 
+    /// Looks that the log behind it goes as far as it was written.
+    pub(super) async fn check_log(&self, written: Lsn) -> Result<()> {
+        Ok(self.archive.check_log(&self.manifest, written).await?)
+    }
+
     /// Bytes that it takes.
     pub(super) fn bytes(&self) -> u64 {
         let log = self.pieces.iter().map(|piece| piece.end.0.saturating_sub(piece.start.0));

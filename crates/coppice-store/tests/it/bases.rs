@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use chrono::{Datelike as _, TimeDelta, Timelike as _, Utc};
 use coppice_core::backup::{DrillReport, DrillResult};
+use coppice_core::lsn::Lsn;
 use coppice_core::{BranchId, HostId, VolumeId};
 use sqlx::{Executor as _, PgConnection};
 
@@ -226,5 +227,34 @@ async fn a_branch_whose_newest_base_is_not_in_the_store_gets_another_and_its_log
     assert!(store.base_unrecorded(&names, &volumes).await.unwrap().is_empty());
     assert_eq!(store.base_before(&known, Utc::now()).await.unwrap().as_deref(), Some("third"));
     assert!(is_due().await, "how its log goes on is not known");
+    let told = "select count(*) from events where type = 'backup.completed'";
+    let told: i64 = sqlx::query_scalar(told).fetch_one(&mut sql).await.unwrap();
+    assert_eq!(told, 0, "it was told of when it was made");
     assert_eq!(store.base_seen_at(&[known]).await.unwrap(), [], "nor how far it went");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_damaged_base_is_followed_within_an_hour_by_one_that_takes_nothing_over_from_it() {
+    let server = Postgres::shared();
+    let (store, mut sql) = with_rows(&server.database().await).await;
+    sql.execute("update volumes set state = 'admitted', stored_lsn = '0/1'").await.unwrap();
+    sql.execute("update branches set created_at = now() - interval '1 day'").await.unwrap();
+    back_up_at(&mut sql, TimeDelta::hours(5), false).await;
+    base(&mut sql, "first", "2 hours").await;
+    sql.execute("update bases set checkpoint = 'here'").await.unwrap();
+    let due = async || store.base_due(&HostId::from_trusted("h"), Duration::ZERO).await.unwrap();
+    assert!(due().await.is_empty());
+    store.base_verified("first", "rot").await.unwrap();
+    let found = due().await.remove(0);
+    assert_eq!(found.newest, Some(("first".to_owned(), None)), "also where nothing has changed since");
+    assert!(found.lineage.is_empty());
+    assert!(store.base_damage().await.unwrap().is_some());
+    base(&mut sql, "second", "0 seconds").await;
+    assert!(due().await.is_empty());
+    assert!(store.base_damage().await.unwrap().is_none(), "the newest one is whole");
+    let volume = VolumeId::from_trusted("v");
+    let [one, two] = [Lsn(1), Lsn(2)];
+    assert!(store.log_advance(&volume, one, two).await.unwrap());
+    store.log_lose(&volume).await.unwrap();
+    assert!(!store.log_advance(&volume, two, Lsn(3)).await.unwrap(), "what comes next is lost");
 }
