@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use chrono::{DateTime, Utc};
-use coppice_archive::{Archive, ArchiveError, BaseName, Connection, PIECE_BYTES_MAX, Records, StoreFailure};
+use coppice_archive::{
+    Archive, ArchiveError, BaseName, Connection, Manifest, PIECE_BYTES_MAX, Records, StoreFailure,
+};
 use coppice_core::lsn::Lsn;
 use coppice_core::{Error, ErrorCode, HostId, Result, VolumeId};
 use coppice_engine::{BasePlan, EngineError, SharedEngine};
@@ -97,20 +99,20 @@ fn failed(error: ArchiveError) -> Error {
 }
 
 /// Reads a base and throws it away.
-async fn read_base(archive: &Arc<Archive>, base: &BaseName) -> Result<(), ArchiveError> {
-    let (manifest, reader) = (archive.manifest(base).await?, archive.clone());
+async fn read_base(archive: &Arc<Archive>, manifest: Manifest) -> Result<(), ArchiveError> {
+    let reader = archive.clone();
     let read = tokio::task::spawn_blocking(move || reader.verify(&manifest)).await;
     read.map_err(|error| ArchiveError::Refused(error.to_string()))?
 }
 
 /// Reads the log behind a base, which goes as far as `stored` or further; where that is none, a gap
 /// is known, and another base is due.
-async fn read_log(archive: &Archive, base: &BaseName, stored: Option<Lsn>) -> Result<(), ArchiveError> {
-    let manifest = archive.manifest(base).await?;
-    if let Some(stored) = stored {
-        archive.check_log(&manifest, stored).await?;
-    }
-    for piece in archive.log_behind(&manifest, None).await? {
+async fn read_log(archive: &Archive, manifest: &Manifest, stored: Option<Lsn>) -> Result<(), ArchiveError> {
+    let pieces = match stored {
+        Some(stored) => archive.whole_log(manifest, stored).await?,
+        None => archive.log_behind(manifest, None).await?,
+    };
+    for piece in pieces {
         archive.get_log(&piece).await?;
     }
     Ok(())
@@ -326,15 +328,20 @@ impl Backups {
             let base = BaseName::from_trusted(name.as_str());
             // By now, so the store has it: what is noted was written before.
             let stored = self.store.log_stored_of(&base.volume()).await?;
-            let of_log = damage_of(&name, read_log(&archive, &base, stored).await)?;
-            if !of_log.is_empty() {
-                // It goes on behind the next base, which is due then.
-                self.store.log_lose(&base.volume()).await?;
-                tracing::error!("the log of volume {} gets a new base: {of_log}", base.volume());
-                lost.push(of_log);
-            }
-            let damage = damage_of(&name, read_base(&archive, &base).await)?;
-            self.store.base_verified(&name, &damage).await?;
+            let read = match archive.manifest(&base).await {
+                Ok(manifest) => {
+                    let of_log = damage_of(&name, read_log(&archive, &manifest, stored).await)?;
+                    if !of_log.is_empty() {
+                        // It goes on behind the next base, which is due then.
+                        self.store.log_lose(&base.volume()).await?;
+                        tracing::error!("the log of volume {} gets a new base: {of_log}", base.volume());
+                        lost.push(of_log);
+                    }
+                    read_base(&archive, manifest).await
+                }
+                Err(error) => Err(error),
+            };
+            self.store.base_verified(&name, &damage_of(&name, read)?).await?;
         }
         let damage = match lost.pop() {
             Some(lost) => Some(lost),
@@ -352,34 +359,30 @@ impl Backups {
         let listed = archive.all_bases().await.map_err(failed)?;
         let names: Vec<_> = listed.iter().map(ToString::to_string).collect();
         let volumes: Vec<_> = listed.iter().map(|base| base.volume().to_string()).collect();
+        self.upkeep.unreadable.lock().retain(|base| listed.binary_search(base).is_ok());
         for name in self.store.base_unrecorded(&names, &volumes).await? {
             let base = BaseName::from_trusted(name.as_str());
             // What is nobody's is told of once.
             if self.upkeep.unreadable.lock().contains(&base) {
                 continue;
             }
+            // A listing may lag behind a deletion, too.
+            let Some(complete_at) = archive.completed_at(&base).await.map_err(failed)? else { continue };
             let passed_over = |error: &ArchiveError| tracing::warn!("passed over: {}", error.chain());
             match archive.manifest_or_pass(&base, passed_over).await.map_err(failed)? {
-                Some(_) => {
-                    let complete_at = archive.completed_at(&base).await.map_err(failed)?;
-                    self.store.base_adopt(&name, &base.volume(), base.taken_at(), complete_at).await?;
-                }
-                // A listing may lag behind a deletion, too.
-                None if archive.completed_at(&base).await.map_err(failed)?.is_none() => {}
+                Some(_) => self.store.base_adopt(&name, &base.volume(), base.taken_at(), complete_at).await?,
                 None => drop(self.upkeep.unreadable.lock().insert(base)),
             }
         }
         let recorded = self.store.base_recorded_besides(&names).await?;
         let unlisted = recorded.iter().map(|name| BaseName::from_trusted(name.as_str())).collect();
         let unlisted = archive.bases_that_are_there(unlisted).await.map_err(failed)?;
-        let is_there = |name: &String| unlisted.iter().any(|base| base.as_str() == name);
-        let gone: Vec<_> = recorded.into_iter().filter(|name| !is_there(name)).collect();
+        let there: HashSet<_> = unlisted.iter().map(BaseName::as_str).collect();
+        let gone: Vec<_> = recorded.into_iter().filter(|name| !there.contains(name.as_str())).collect();
         if !gone.is_empty() {
             archive.check_owner().await.map_err(failed)?;
             let count = gone.len();
-            tracing::warn!(
-                "{count} bases are not in the store any more: their branches get new ones, which are whole"
-            );
+            tracing::warn!("{count} bases are not in the store any more: their branches get new ones");
             self.store.base_forget(&gone).await?;
             self.upkeep.complete.lock().clear();
         }

@@ -226,9 +226,21 @@ impl Archive {
     pub async fn newest_base(
         &self,
         volume: &VolumeId,
+        passed_over: impl FnMut(&ArchiveError),
+    ) -> Result<Option<(BaseName, Manifest)>> {
+        self.newest_among(self.bases(volume).await?, passed_over).await
+    }
+
+    /// The same among these bases, oldest first.
+    ///
+    /// # Errors
+    /// When the store can't be read.
+    pub async fn newest_among(
+        &self,
+        bases: Vec<BaseName>,
         mut passed_over: impl FnMut(&ArchiveError),
     ) -> Result<Option<(BaseName, Manifest)>> {
-        for base in self.bases(volume).await?.into_iter().rev().take(PASSED_OVER_MAX) {
+        for base in bases.into_iter().rev().take(PASSED_OVER_MAX) {
             if let Some(manifest) = self.manifest_or_pass(&base, &mut passed_over).await? {
                 return Ok(Some((base, manifest)));
             }

@@ -71,7 +71,7 @@ pub enum ArchiveError {
 
 impl ArchiveError {
     /// An object is not what was written, or lacks something that goes with it.
-    pub fn damaged(object: impl Into<String>, why: impl Into<String>) -> Self {
+    pub(crate) fn damaged(object: impl Into<String>, why: impl Into<String>) -> Self {
         Self::Damaged { object: object.into(), why: why.into() }
     }
 

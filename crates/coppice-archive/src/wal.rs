@@ -53,6 +53,19 @@ impl LogPiece {
     }
 }
 
+/// See [`Archive::log_reaches`].
+fn reached_by(base: &Manifest, pieces: &[LogPiece]) -> Result<Option<Lsn>> {
+    let Some(mut reached) = base.facts().log_end else { return Ok(None) };
+    for piece in pieces {
+        if piece.start > reached {
+            let why = format!("the store does not have the log from {reached} to {}", piece.start);
+            return Err(ArchiveError::damaged(piece.object.as_str(), why));
+        }
+        reached = piece.end;
+    }
+    Ok(Some(reached))
+}
+
 fn no_log(reached: Lsn, until: DateTime<Utc>) -> ArchiveError {
     let time = until.to_rfc3339_opts(SecondsFormat::Millis, true);
     ArchiveError::OutOfReach(format!(
@@ -145,29 +158,21 @@ impl Archive {
     /// # Errors
     /// When the store can't be read, and [`ArchiveError::Damaged`] when a piece is missing in between.
     pub async fn log_reaches(&self, base: &Manifest) -> Result<Option<Lsn>> {
-        let Some(mut reached) = base.facts().log_end else { return Ok(None) };
-        for piece in self.log_behind(base, None).await? {
-            if piece.start > reached {
-                let start = piece.start;
-                let why = format!("the store does not have the log from {reached} to {start}");
-                return Err(ArchiveError::damaged(piece.object, why));
-            }
-            reached = piece.end;
-        }
-        Ok(Some(reached))
+        reached_by(base, &self.log_behind(base, None).await?)
     }
 
-    /// Looks that the log behind a base goes without a gap as far as it was written, or further. What a
-    /// listing lacks is looked for again: it may lag behind.
+    /// The pieces of the log behind a base, oldest first, which go without a gap as far as it was written, or
+    /// further. What a listing lacks is looked for again: it may lag behind.
     ///
     /// # Errors
     /// When the store can't be read, and [`ArchiveError::Damaged`] when something is missing.
-    pub async fn check_log(&self, base: &Manifest, written: Lsn) -> Result<()> {
+    pub async fn whole_log(&self, base: &Manifest, written: Lsn) -> Result<Vec<LogPiece>> {
         let mut tries = 1..LISTINGS;
         loop {
-            let missing = match self.log_reaches(base).await {
+            let pieces = self.log_behind(base, None).await?;
+            let missing = match reached_by(base, &pieces) {
                 Ok(reached) => match reached.filter(|reached| *reached < written) {
-                    None => return Ok(()),
+                    None => return Ok(pieces),
                     Some(reached) => ArchiveError::damaged(
                         format!("wal/{}", base.facts().volume),
                         format!(
@@ -175,8 +180,7 @@ impl Archive {
                         ),
                     ),
                 },
-                Err(error @ ArchiveError::Damaged { .. }) => error,
-                Err(error) => return Err(error),
+                Err(error) => error,
             };
             if tries.next().is_none() {
                 return Err(missing);

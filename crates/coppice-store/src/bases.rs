@@ -299,14 +299,14 @@ impl Store {
         .await?)
     }
 
-    /// Records a base that was found in the store, and when it was complete if that is known.
-    /// How its log goes on is not, so another one is due.
+    /// Records a base that was found in the store, and when it was complete. How its log goes on
+    /// is not known, so another one is due.
     pub async fn base_adopt(
         &self,
         name: &str,
         volume: &VolumeId,
         taken_at: DateTime<Utc>,
-        complete_at: Option<DateTime<Utc>>,
+        complete_at: DateTime<Utc>,
     ) -> Result<()> {
         sqlx::query(
             "insert into bases (name, volume_id, branch_id, taken_at, seen_at, bytes, new_bytes, complete_at)

@@ -162,7 +162,7 @@ fn a_log_that_is_shorter_than_it_was_written_is_damaged() {
     piece(&store, 110, 1000, 1100);
     let check = |written| {
         let manifest = store.manifest(&base);
-        store.runtime.block_on(store.archive.check_log(&manifest, Lsn(written)))
+        store.runtime.block_on(store.archive.whole_log(&manifest, Lsn(written)))
     };
     check(1100).expect("all of it is there");
     let Err(ArchiveError::Damaged { why, .. }) = check(1101) else { panic!("the last byte is not there") };

@@ -73,9 +73,10 @@ impl StoredBase {
         Ok(Self { archive, manifest, pieces, until, major, runtime: Handle::current() })
     }
 
-    /// Looks that the log behind it goes as far as it was written.
-    pub(super) async fn check_log(&self, written: Lsn) -> Result<()> {
-        Ok(self.archive.check_log(&self.manifest, written).await?)
+    /// Has the log behind it go as far as it was written.
+    pub(super) async fn require_log(&mut self, written: Lsn) -> Result<()> {
+        self.pieces = self.archive.whole_log(&self.manifest, written).await?;
+        Ok(())
     }
 
     /// Bytes that it takes.

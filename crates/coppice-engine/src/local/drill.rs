@@ -158,9 +158,9 @@ impl LocalEngine {
     }
 
     async fn restore_and_look(&self, plan: &DrillPlan) -> Result<DrillReport> {
-        let base = self.find_base(&plan.base, plan.version, None).await?;
+        let mut base = self.find_base(&plan.base, plan.version, None).await?;
         if let Some(stored) = plan.log_stored {
-            base.check_log(stored).await?;
+            base.require_log(stored).await?;
         }
         if let Some(why) = self.want_of_room(base.bytes()).await? {
             return Ok(DrillReport::new(DrillResult::Skipped, why));

@@ -222,8 +222,8 @@ async fn a_branch_whose_newest_base_is_not_in_the_store_gets_another_and_its_log
     let (names, volumes) = (named(&["third", "fourth"]), named(&["v", "nobody's"]));
     assert_eq!(store.base_unrecorded(&names, &volumes).await.unwrap(), ["third"]);
     let then = Utc::now() - TimeDelta::minutes(2);
-    store.base_adopt("third", &known, then, Some(then)).await.unwrap();
-    store.base_adopt("fourth", &unknown, then, Some(then)).await.unwrap();
+    store.base_adopt("third", &known, then, then).await.unwrap();
+    store.base_adopt("fourth", &unknown, then, then).await.unwrap();
     assert!(store.base_unrecorded(&names, &volumes).await.unwrap().is_empty());
     assert_eq!(store.base_before(&known, Utc::now()).await.unwrap().as_deref(), Some("third"));
     assert!(is_due().await, "how its log goes on is not known");

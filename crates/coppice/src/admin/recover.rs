@@ -124,13 +124,10 @@ async fn fill(
     say!("imported {} rows", transferred.rows_total());
     let mut found = vec![];
     for (volume, mut bases) in known_bases(archive, &store).await? {
-        bases.sort_by_key(BaseName::taken_at);
-        for base in bases.iter().rev() {
-            let passed_over = |error: &ArchiveError| note!("passed over: {error}");
-            if archive.manifest_or_pass(base, passed_over).await?.is_some() {
-                found.push((volume, base.to_string()));
-                break;
-            }
+        bases.sort();
+        let passed_over = |error: &ArchiveError| note!("passed over: {error}");
+        if let Some((base, _)) = archive.newest_among(bases, passed_over).await? {
+            found.push((volume, base.to_string()));
         }
     }
     let recovered = store.volumes_from_bases(&found).await?;
