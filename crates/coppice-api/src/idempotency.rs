@@ -10,7 +10,7 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use coppice_app::{App, Begun, RepeatableCall, Uncommitted};
 use coppice_core::access::CredentialId;
-use coppice_core::operation::{EXECUTE_ON_BRANCH, Operation};
+use coppice_core::operation::Operation;
 use coppice_core::{Error, ErrorCode, Result};
 use coppice_wire::secrets_in;
 use serde_json::Value;
@@ -184,7 +184,7 @@ fn running() -> Response {
 async fn replay_to(app: &App, call: &Call, status: u16, body: String) -> Response {
     let answer: Value = serde_json::from_str(&body).unwrap_or_default();
     let secrets = secrets_in(&answer);
-    let shows_data = |operation: &Operation| only_reads() || operation.id == EXECUTE_ON_BRANCH.id;
+    let shows_data = |operation: &Operation| !operation.is_write || operation.runs_sql;
     if let Some(operation) =
         context::operation().filter(|operation| !secrets.is_empty() || shows_data(operation))
         && let Err(error) = call.authorize_again(app, operation, &secrets).await

@@ -10,7 +10,7 @@ use axum::http::request::Parts;
 use coppice_app::{Access, App, Credential, PersonalAccess};
 use coppice_core::access::{Caller, Principal, Scope, check_scope};
 use coppice_core::audit::RequestOrigin;
-use coppice_core::operation::{EXECUTE_ON_BRANCH, Operation};
+use coppice_core::operation::Operation;
 use coppice_core::target::{AnyTarget, RawTarget, Target};
 use coppice_core::{Error, Result};
 use coppice_gateway::Gateway;
@@ -178,7 +178,7 @@ impl Call {
         }
         if is_refused {
             self.rates.admit_refused(&credential.caller.credential)?;
-        } else if operation.is_write && operation.id != EXECUTE_ON_BRANCH.id {
+        } else if operation.is_write && !operation.runs_sql {
             self.rates.admit_change(&credential.caller.principal)?;
         }
         let line = app.audit.begin(credential, operation, target, &self.origin).await?;

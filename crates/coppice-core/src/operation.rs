@@ -30,6 +30,8 @@ pub struct Operation {
     pub is_write: bool,
     /// Whether it leaves a line in the audit log, as everything does that changes something.
     pub is_recorded: bool,
+    /// Whether it runs SQL of its caller's: what it answers and changes is a branch's.
+    pub runs_sql: bool,
     /// Whether a person at a browser has to have shown just now who they are.
     pub asks_anew: bool,
     /// How it treats keys that are limited to projects or branches.
@@ -45,6 +47,7 @@ impl Operation {
             needs_enabled_organization: false,
             is_write: scope.allows_changes(),
             is_recorded: scope.allows_changes(),
+            runs_sql: false,
             asks_anew: false,
             limited_keys: LimitedKeys::Allowed,
         }
@@ -65,6 +68,10 @@ impl Operation {
 
     const fn recorded(self) -> Self {
         Self { is_recorded: true, ..self }
+    }
+
+    const fn running_sql(self) -> Self {
+        Self { runs_sql: true, is_recorded: true, ..self }
     }
 
     const fn while_enabled(self) -> Self {
@@ -91,7 +98,7 @@ macro_rules! operations {
 /// SQL at a page of the console, with the password that whoever is there may read. The API has no
 /// such operation, so it is not among [`ALL`].
 pub const RUN_SQL_AT_CONSOLE: Operation =
-    Operation::new("runSqlAtConsole", Scope::CredentialsRead).recorded();
+    Operation::new("runSqlAtConsole", Scope::CredentialsRead).running_sql();
 
 /// Whether what this allows is in part what people at a browser are asked for anew: whoever is not asked for it must not
 /// get a key that does it unasked.
@@ -250,7 +257,7 @@ operations! {
     GET_BRANCH_CREDENTIALS = Operation::new("getBranchCredentials", Scope::CredentialsRead);
     ROTATE_BRANCH_CREDENTIALS =
         Operation::new("rotateBranchCredentials", Scope::CredentialsWrite).while_enabled();
-    QUERY_BRANCH = Operation::new("queryBranch", Scope::DataRead).while_enabled().recorded();
+    QUERY_BRANCH = Operation::new("queryBranch", Scope::DataRead).while_enabled().running_sql();
     DIFF_BRANCHES = Operation::new("diffBranches", Scope::DataRead).while_enabled().recorded();
-    EXECUTE_ON_BRANCH = Operation::new("executeOnBranch", Scope::BranchWrite).while_enabled();
+    EXECUTE_ON_BRANCH = Operation::new("executeOnBranch", Scope::BranchWrite).while_enabled().running_sql();
 }

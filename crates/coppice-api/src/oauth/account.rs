@@ -307,14 +307,14 @@ async fn change_password(State(app): State<App>, browser: Browser, PageForm(form
         Ok(PasswordChange::Stale) => return ask_anew(&app, &browser, session, PASSWORD),
         Ok(PasswordChange::Unusable(_)) => BAD_LENGTH,
         Ok(PasswordChange::TooOften(seconds)) => return pages::too_many_attempts(seconds.into()),
-        Err(Error::Forbidden { .. }) => return without_password(),
+        Err(Error::Forbidden { .. }) => return of_vercel_alone(),
         Err(failed) => return error::page(&failed),
     };
     password_page(&app, &browser, session, Some(problem)).await
 }
 
-/// For an account that has none and gets none.
-fn without_password() -> Response {
+/// For an account that has no password and gets none.
+fn of_vercel_alone() -> Response {
     let content = Message {
         title: "This account has no password",
         what: "Whoever comes from Vercel comes in by Vercel alone.",
