@@ -6,11 +6,11 @@ use std::process::{Command, Output};
 use std::time::Duration;
 
 use chrono::{SecondsFormat, Utc};
-use coppice_test_support::{Options, Platform, S3_SECRET, S3Server, directory, python_program, wait_for};
+use coppice_test_support::{S3_SECRET, S3Server, directory, python_program, wait_for};
 use serde_json::Value;
 
 use crate::setup::{PROGRAM, postgres_dir};
-use crate::store::{count, said, use_store, wait_for_log};
+use crate::store::{count, platform_with_store, said, wait_for_log};
 
 const PATIENCE: Duration = Duration::from_secs(120);
 const BUCKET: &str = "bucket";
@@ -138,10 +138,7 @@ fn a_branch_leaves_for_a_plain_server_through_barman() {
     let (store, key) = (home.path().join("store"), home.path().join("secret.key"));
     let s3 = S3Server::swift();
     s3.make_bucket(BUCKET);
-    let mut coppice = Platform::prepare(PROGRAM, Options::default());
-    use_store(&mut coppice, &store);
-    coppice.spawn();
-    coppice.wait_ready();
+    let coppice = platform_with_store(&store);
     let main = coppice.branch_id("main");
     coppice.sql("main", "CREATE TABLE kept AS SELECT i, repeat('x', 100) FROM generate_series(1, 100000) i");
     wait_for("there is a base", PATIENCE, || (count(&store.join("bases")) == 1).then_some(()));

@@ -4,12 +4,11 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use coppice_test_support::{Options, Platform, directory, wait_for};
+use coppice_test_support::{directory, wait_for};
 use rustix::fs::statvfs;
 use serde_json::Value;
 
-use crate::setup::PROGRAM;
-use crate::store::{count, drill, said, use_store};
+use crate::store::{count, drill, platform_with_store, said};
 
 const PATIENCE: Duration = Duration::from_secs(120);
 /// Less than the part of the room for volumes that a drill leaves free.
@@ -34,10 +33,7 @@ fn fill(pool: &Path) -> std::path::PathBuf {
 fn a_drill_for_which_there_is_no_room_is_skipped_and_says_so_and_the_next_one_passes() {
     let home = directory("coppice-files-");
     let store = home.path().join("store");
-    let mut coppice = Platform::prepare(PROGRAM, Options::default());
-    use_store(&mut coppice, &store);
-    coppice.spawn();
-    coppice.wait_ready();
+    let coppice = platform_with_store(&store);
     coppice.sql("main", "CREATE TABLE t AS SELECT i FROM generate_series(1, 1000) i");
     wait_for("there is a base", PATIENCE, || (count(&store.join("bases")) == 1).then_some(()));
     wait_for("it is written down", PATIENCE, || drill(&coppice, "main").status.success().then_some(()));

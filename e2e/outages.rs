@@ -10,7 +10,9 @@ use coppice_test_support::{Leftovers, Options, Platform, directory, psql, wait_f
 
 use crate::http::text_of;
 use crate::setup::PROGRAM;
-use crate::store::{admin_backup, names, recover, said, use_store, wait_for_log, wait_for_records};
+use crate::store::{
+    admin_backup, names, platform_with_store, recover, said, use_store, wait_for_log, wait_for_records,
+};
 
 const PATIENCE: Duration = Duration::from_secs(120);
 
@@ -164,10 +166,7 @@ fn wait_for_bases(store: &Path, count: usize) {
 fn an_empty_place_gets_everything_anew_and_what_is_there_counts_again_when_it_is_back() {
     let home = directory("coppice-files-");
     let (store, away) = (home.path().join("store"), home.path().join("away"));
-    let mut coppice = Platform::prepare(PROGRAM, Options::default());
-    use_store(&mut coppice, &store);
-    coppice.spawn();
-    coppice.wait_ready();
+    let mut coppice = platform_with_store(&store);
     coppice.sql("main", "CREATE TABLE t (i int); INSERT INTO t VALUES (1)");
     coppice.cli(&["branch", "create", "asleep", "--parent", "main"]);
     coppice.sql("asleep", "INSERT INTO t VALUES (2)");

@@ -9,7 +9,7 @@ use std::time::Duration;
 use coppice_test_support::{Leftovers, Options, Platform, directory, psql, wait_for};
 
 use crate::setup::PROGRAM;
-use crate::store::{count, recover, said, use_store, wait_for_log, wait_for_records};
+use crate::store::{count, platform_with_store, recover, said, use_store, wait_for_log, wait_for_records};
 
 const PATIENCE: Duration = Duration::from_secs(120);
 const ROWS: &str = "SELECT string_agg(i::text, ' ' ORDER BY i) FROM t";
@@ -102,10 +102,7 @@ fn restores_in_a_row_have_what_each_had(coppice: &Platform) {
 fn whatever_step_of_a_base_or_of_the_way_back_is_the_last_everything_comes_back() {
     let home = directory("coppice-files-");
     let (store, key) = (home.path().join("store"), home.path().join("secret.key"));
-    let mut coppice = Platform::prepare(PROGRAM, Options::default());
-    use_store(&mut coppice, &store);
-    coppice.spawn();
-    coppice.wait_ready();
+    let mut coppice = platform_with_store(&store);
     fs::copy(coppice.data_dir().join("secret.key"), &key).expect("a copy of the key");
     let admin = fs::read(coppice.data_dir().join("admin.env")).expect("a file");
     coppice.sql("main", "CREATE TABLE t (i int); INSERT INTO t VALUES (1)");

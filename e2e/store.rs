@@ -19,6 +19,15 @@ pub(crate) fn use_store(coppice: &mut Platform, store: &Path) {
     coppice.add_flags(&["--store", &format!("file://{}", store.display()), "--store-interval", "1"]);
 }
 
+/// A platform that writes to a store in a directory.
+pub(crate) fn platform_with_store(store: &Path) -> Platform {
+    let mut coppice = Platform::prepare(PROGRAM, Options::default());
+    use_store(&mut coppice, store);
+    coppice.spawn();
+    coppice.wait_ready();
+    coppice
+}
+
 pub(crate) fn said(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
 }
