@@ -109,15 +109,20 @@ impl Running {
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         String::from_utf8(output.stdout).unwrap().trim_end().to_owned()
     }
+
+    /// Stops the server at once, but so that it takes its shared memory along.
+    pub(crate) fn stop(&mut self) {
+        if self.server.try_wait().unwrap().is_none() {
+            let server = rustix::process::Pid::from_child(&self.server);
+            let _ = rustix::process::kill_process(server, rustix::process::Signal::QUIT);
+            let _ = self.server.wait();
+        }
+    }
 }
 
 impl Drop for Running {
     fn drop(&mut self) {
-        let _ = rustix::process::kill_process(
-            rustix::process::Pid::from_child(&self.server),
-            rustix::process::Signal::QUIT,
-        );
-        let _ = self.server.wait();
+        self.stop();
         self.host.forget_runtime();
     }
 }

@@ -58,8 +58,7 @@ async fn a_slot_counts_while_somebody_reads_from_it() {
 #[tokio::test]
 async fn a_server_that_does_not_answer_is_an_error_and_not_a_no() {
     let mut running = Running::start();
-    let _ = running.server.kill();
-    let _ = running.server.wait();
+    running.stop();
     let asked = running.engine.has_active_slot(&running.instance).await;
     assert!(matches!(asked, Err(EngineError::NotRunning(_))), "{asked:?}");
 }

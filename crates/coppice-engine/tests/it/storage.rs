@@ -123,7 +123,9 @@ impl Storage {
 impl Drop for Storage {
     fn drop(&mut self) {
         for point in self.mounts() {
-            let _ = Command::new("umount").arg(point).status();
+            // Lazily, since a program that another test is just starting has all open
+            // files of this process for a moment.
+            let _ = Command::new("umount").arg("--lazy").arg(point).status();
         }
         for device in self.loop_devices() {
             let _ = Command::new("losetup").args(["--detach", &device]).status();
