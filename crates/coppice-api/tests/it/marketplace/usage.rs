@@ -161,8 +161,14 @@ fn one_bad_record_keeps_no_other_back_and_what_is_never_charged_is_said() {
     sold.seal(&organizations[0], "br_mixed", 30);
     let recorded = "select count(*) = 32 from marketplace_records";
     wait_for("all of it is in records", PATIENCE, || sold.http.asks(recorded).then_some(()));
+    // None is told before all are due.
+    let all_due = |when: &str| {
+        sold.http
+            .metastore(&format!("update marketplace_records set due_at = {when} where due_at is not null"));
+    };
+    all_due("now() + interval '1 hour'");
     sold.aws.go_down(false);
-    sold.http.metastore("update marketplace_records set due_at = now() where due_at is not null");
+    all_due("now()");
     for name in names {
         wait_for(&format!("{name} is charged"), PATIENCE, || {
             (sold.aws.charged(&format!("l-{name}")).len() == 10).then_some(())
