@@ -10,7 +10,7 @@ use std::borrow::Cow;
 use std::sync::LazyLock;
 use std::time::Duration;
 
-use coppice_app::{Access, App, Compared, Shares, StatementLogin};
+use coppice_app::{Access, App, Compared, StatementLogin};
 use coppice_core::branch::MANAGED_DATABASE;
 use coppice_core::operation::DIFF_BRANCHES;
 use coppice_core::target::InBranch;
@@ -18,6 +18,7 @@ use coppice_core::{BranchId, Error, ErrorCode, OrganizationId, Result};
 use coppice_gateway::Visitor;
 use coppice_schema::{Change, Diff, SETTINGS, Schema};
 use coppice_sql::{Failure, Isolation, Output, Shape, Statement, Transaction, Wrong};
+use coppice_turns::{Turns, do_holding};
 use coppice_wire as wire;
 use serde::Deserialize;
 use tokio::time::timeout;
@@ -28,7 +29,6 @@ use crate::endpoint::{Endpoint, SentQuery, Shown, get};
 use crate::request::Sender;
 use crate::sql::session::{Owned, is_at_rest};
 use crate::statements::{error_of, login_of, no_session};
-use crate::turns::Turns;
 
 /// Most of a catalogue that is read, in JSON.
 const CATALOGUE_BYTES_MAX: usize = 8 << 20;
@@ -43,10 +43,8 @@ const READ_PATIENCE: Duration = Duration::from_secs(30);
 /// For catalogues, while they are gathered.
 static CATALOGUES: LazyLock<Room> =
     LazyLock::new(|| Room::new(64 << 20, usize::MAX, Duration::MAX, Duration::from_secs(3)));
-/// How many comparisons go on at once: during one, a catalogue takes several times its length.
-static COMPARED: Turns = Turns::new(2);
-/// Of them, comparisons of one organization.
-static COMPARED_OF_ORGANIZATION: LazyLock<Shares<OrganizationId>> = LazyLock::new(|| Shares::new(1));
+/// Comparisons at a time, of an organization one: during one, a catalogue takes several times its length.
+static COMPARISONS: LazyLock<Turns<OrganizationId>> = LazyLock::new(|| Turns::new(2, 1));
 
 pub(crate) fn endpoints() -> Vec<Endpoint> {
     const AREA: &str = "Branches";
@@ -91,23 +89,30 @@ async fn diff_branches(
     let database = asked.database.unwrap_or_else(|| MANAGED_DATABASE.to_owned());
     let (branch, against) =
         app.statements.logins_to_compare(&access, against.as_ref(), sender.address, APPLICATION).await?;
-    let queries = coppice_schema::queries();
+    let (organization, queries) = (&access.target.within.organization, coppice_schema::queries());
     let (to, from) = tokio::join!(
         read(&app, &branch.login, &database, &sender, &queries),
         read(&app, &against.login, &database, &sender, &queries)
     );
     let (to, from) = (to?, from?);
     let changed_bytes = match asked.bytes {
-        Some(true) => Some(changed::bytes(&app, [&branch, &against], &database, &sender).await?),
+        Some(true) => {
+            Some(changed::bytes(&app, organization, [&branch, &against], &database, &sender).await?)
+        }
         Some(false) | None => None,
     };
-    let own = COMPARED_OF_ORGANIZATION.turn(&access.target.within.organization).await;
-    let compare = move || {
-        let _own = own;
-        answer(branch, against, database, [&from.rows, &to.rows])
-    };
-    let diff = COMPARED.take(compare).await?;
+    let compare = move || answer(branch, against, database, [&from.rows, &to.rows]);
+    let diff = in_turn(organization, compare).await?;
     Ok(Shown(wire::BranchDiff { changed_bytes, ..diff }))
+}
+
+/// Does work on what was read of catalogues, in its turn.
+async fn in_turn<T: Send + 'static>(
+    of: &OrganizationId,
+    work: impl FnOnce() -> Result<T> + Send + 'static,
+) -> Result<T> {
+    let turn = COMPARISONS.take(of).await;
+    do_holding(turn, work).await.map_err(Error::internal)?
 }
 
 /// The rows of a catalogue, which have their place in memory while they wait for

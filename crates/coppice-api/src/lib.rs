@@ -78,7 +78,6 @@ mod statements;
 mod time;
 mod trash;
 mod tree;
-mod turns;
 mod unreadable;
 mod usage;
 mod users;

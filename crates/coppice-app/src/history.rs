@@ -9,12 +9,12 @@ use coppice_core::target::InBranch;
 use coppice_core::{Error, HostId, InstanceId, OrganizationId, Result, VolumeId};
 use coppice_engine::{EngineError, SharedEngine};
 use coppice_store::Store;
+use coppice_turns::Turns;
 use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 
 use crate::Access;
 use crate::rows::find_branch;
-use crate::shares::{Shares, permit};
 
 /// Looks at a time.
 const LOOKS_MAX: usize = 8;
@@ -40,12 +40,11 @@ impl Default for Keeper {
 }
 
 /// Readings of histories, of which each takes a thread, and may take much memory: a month has
-/// millions of marks. Those of one volume wait for each other, and those of one organization,
-/// before they wait together with those of others.
+/// millions of marks. Those of one volume wait for each other before they wait together with
+/// others.
 struct Readings {
-    volumes: Shares<VolumeId>,
-    organizations: Shares<OrganizationId>,
-    all: Arc<Semaphore>,
+    volumes: Turns<VolumeId>,
+    all: Turns<OrganizationId>,
 }
 
 impl Readings {
@@ -56,13 +55,9 @@ impl Readings {
         volume: &VolumeId,
         reading: impl Future<Output = Result<T, EngineError>> + Send + 'static,
     ) -> Result<T> {
-        let turn = [
-            self.volumes.turn(volume).await,
-            self.organizations.turn(organization).await,
-            permit(self.all.clone()).await,
-        ];
+        let turns = (self.volumes.take(volume).await, self.all.take(organization).await);
         let reading = tokio::spawn(async move {
-            let _turn = turn;
+            let _turns = turns;
             reading.await
         });
         Ok(reading.await.map_err(Error::internal)??)
@@ -82,9 +77,8 @@ pub struct Histories {
 impl Histories {
     pub(crate) fn new(store: Store, engine: SharedEngine, host: HostId) -> Self {
         let readings = Readings {
-            volumes: Shares::new(1),
-            organizations: Shares::new(READINGS_OF_ORGANIZATION_MAX),
-            all: Arc::new(Semaphore::new(READINGS_MAX)),
+            volumes: Turns::of_each(1),
+            all: Turns::new(READINGS_MAX, READINGS_OF_ORGANIZATION_MAX),
         };
         Self { store, engine, host, readings: Arc::new(readings) }
     }

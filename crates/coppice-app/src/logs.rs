@@ -16,10 +16,9 @@ use coppice_telemetry::logs::{
     InstanceLogs, LogCursor, LogEntry, LogFiles, LogFilter, LogFilters, LogPage, LogQuery, SearchError,
     search,
 };
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use coppice_turns::{Turns, do_holding};
 
 use crate::rows::find_branch;
-use crate::shares::{Shares, permit};
 use crate::{Access, MasterKey};
 
 /// Longest time a query may take, with the time it waits for its turn.
@@ -62,43 +61,30 @@ pub struct BranchLogs {
 /// Lets a few queries at a time read files.
 #[derive(Debug)]
 struct Readers {
-    all: Arc<Semaphore>,
-    organizations: Shares<OrganizationId>,
-    branches: Shares<BranchId>,
+    branches: Turns<BranchId>,
+    all: Turns<OrganizationId>,
 }
 
 impl Default for Readers {
     fn default() -> Self {
         Self {
-            all: Arc::new(Semaphore::new(READERS_MAX)),
-            organizations: Shares::new(READERS_OF_ORGANIZATION_MAX),
-            branches: Shares::new(READERS_OF_BRANCH_MAX),
+            branches: Turns::of_each(READERS_OF_BRANCH_MAX),
+            all: Turns::new(READERS_MAX, READERS_OF_ORGANIZATION_MAX),
         }
     }
 }
 
 impl Readers {
-    /// Waits for its turn; first among those on the same branch, then of the same
-    /// organization, so that neither holds up others.
-    async fn turn(&self, branch: &InBranch) -> [OwnedSemaphorePermit; 3] {
-        let of_branch = self.branches.turn(&branch.branch).await;
-        let of_organization = self.organizations.turn(&branch.within.organization).await;
-        [of_branch, of_organization, permit(self.all.clone()).await]
-    }
-
-    /// Does work in its turn. It has it to its end, also when nobody waits for
-    /// that any more.
+    /// Does work in its turn. Those on one branch wait for each other before they wait
+    /// together with others.
     async fn read<T: Send + 'static>(
         &self,
         branch: &InBranch,
         work: impl FnOnce() -> Result<T> + Send + 'static,
     ) -> Result<T> {
-        let turn = self.turn(branch).await;
-        let reading = tokio::task::spawn_blocking(move || {
-            let _turn = turn;
-            work()
-        });
-        reading.await.map_err(Error::internal)?
+        let of_branch = self.branches.take(&branch.branch).await;
+        let turn = self.all.take(&branch.within.organization).await;
+        do_holding((of_branch, turn), work).await.map_err(Error::internal)?
     }
 }
 
@@ -247,21 +233,6 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_organization_with_many_branches_leaves_turns_to_others() {
-        let readers = Readers::default();
-        let mut turns = vec![];
-        for number in 0..READERS_OF_ORGANIZATION_MAX {
-            turns.push(readers.turn(&in_branch("o", &number.to_string())).await);
-        }
-        let (own, other) = (in_branch("o", "more"), in_branch("other", "b"));
-        let mut next = Box::pin(readers.turn(&own));
-        assert!(futures_util::poll!(&mut next).is_pending());
-        assert!(futures_util::poll!(Box::pin(readers.turn(&other))).is_ready());
-        turns.pop();
-        assert!(futures_util::poll!(&mut next).is_ready());
-    }
-
-    #[tokio::test]
     async fn an_abandoned_query_keeps_its_turn_until_its_work_ends() {
         let readers = Arc::new(Readers::default());
         let branch = in_branch("o", "b");
@@ -280,7 +251,7 @@ mod tests {
             query.await.expect_err("nobody waits for it");
             ends.push(end);
         }
-        let mut next = Box::pin(readers.turn(&branch));
+        let mut next = Box::pin(readers.read(&branch, || Ok(())));
         assert!(futures_util::poll!(&mut next).is_pending(), "their work goes on");
         drop(ends);
         assert!(tokio::time::timeout(Duration::from_secs(60), next).await.is_ok());

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use bytes::BytesMut;
 use coppice_pgwire::encode;
+use coppice_turns::Turns;
 use parking_lot::RwLock;
 use rustix::net::sockopt;
 use tokio::net::{TcpListener, TcpStream};
@@ -21,12 +22,13 @@ use crate::places::{Full, Places};
 use crate::pool::Pools;
 use crate::reason::Reason;
 use crate::sessions::Sessions;
-use crate::turns::Turns;
 use crate::waiting::Waiters;
 use crate::{Branches, Certificate, GatewayConfig, metrics};
 
 /// How long to wait when the system has no socket left for us.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+/// Questions about one branch at the same time.
+const QUESTIONS_OF_BRANCH_MAX: usize = 4;
 /// How often it is looked whether the logins of open sessions are over.
 const LOGINS_LOOK: Duration = Duration::from_secs(1);
 /// A client that vanished without a word is noticed after idle + count × interval.
@@ -42,7 +44,9 @@ pub struct Gateway {
     pub(crate) sessions: Arc<Sessions>,
     pub(crate) waiters: Waiters,
     pub(crate) failures: Failures,
-    pub(crate) turns: Turns,
+    /// Questions about branches, by the name that was sent. Strangers cause them, so what they
+    /// cost a branch is bounded however many strangers there are, and no other branch waits.
+    pub(crate) questions: Turns<String>,
     pub(crate) pools: Pools,
     pub(crate) places: Arc<Places>,
     /// Counts sessions that replicas serve.
@@ -97,7 +101,7 @@ impl Gateway {
             certificate: RwLock::new(certificate),
             places: Places::new(config.limits),
             failures: Failures::new(config.failures_per_minute),
-            turns: Turns::default(),
+            questions: Turns::of_each(QUESTIONS_OF_BRANCH_MAX),
             pools: Pools::default(),
             replica_turn: AtomicUsize::new(0),
             sessions,

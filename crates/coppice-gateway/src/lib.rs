@@ -36,7 +36,6 @@ mod relay;
 mod replication;
 mod server;
 mod sessions;
-mod turns;
 mod usage;
 mod visit;
 mod waiting;

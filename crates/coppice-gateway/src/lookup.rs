@@ -39,7 +39,7 @@ impl Gateway {
 
     async fn verifier(&self, visit: &Visit, found: Option<&Found>) -> Result<Option<RoleVerifier>, End> {
         // Also where no server is asked: neither the wait nor the work tells the difference.
-        let _turn = self.turns.take(&visit.destination.branch_name).await;
+        let _turn = self.questions.take(&visit.destination.branch_name).await;
         let route = match Self::whom_to_ask(visit, found) {
             Ok(route) => route,
             Err(known) => {

@@ -7,6 +7,7 @@ use std::ops::Range;
 
 use chrono::{Datelike as _, Timelike as _};
 use coppice_core::{Error, Result};
+use coppice_turns::do_holding;
 use coppice_wire as wire;
 use krilla::Document;
 use krilla::color::rgb;
@@ -16,11 +17,10 @@ use krilla::page::PageSettings;
 use krilla::paint::Fill;
 use krilla::surface::Surface;
 use krilla::text::KrillaGlyph;
+use tokio::sync::Semaphore;
 
 use asked::Asked;
 use typesetting::Typeface;
-
-use crate::turns::Turns;
 
 /// A4, in points.
 const WIDTH: f32 = 595.0;
@@ -64,7 +64,8 @@ const COLUMNS: [Column; 6] = [
 /// Most lines: a longer invoice has forms for programs, and a page.
 const LINES_MAX: usize = 10_000;
 /// Those that are written at once; a long one takes a processor for seconds.
-static WRITTEN: Turns = Turns::new(2);
+static WRITTEN: Semaphore = Semaphore::const_new(2);
+
 /// Writes an invoice when it has its turn.
 ///
 /// # Errors
@@ -76,12 +77,8 @@ pub(crate) async fn write_in_turn(invoice: wire::InvoiceDetails) -> Result<Vec<u
         return Err(Error::invalid_query("format", why));
     }
     let asked = Asked::enter(&invoice.id)?;
-    let work = move || {
-        // To the end of the work, also when nobody waits for that any more.
-        let _asked = asked;
-        write(&invoice)
-    };
-    WRITTEN.take(work).await
+    let turn = WRITTEN.acquire().await.map_err(Error::internal)?;
+    do_holding((asked, turn), move || write(&invoice)).await.map_err(Error::internal)?
 }
 
 /// The same one is the same bytes each time.

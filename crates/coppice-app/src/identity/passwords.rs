@@ -5,10 +5,10 @@ use std::time::Duration;
 use argon2::password_hash::{PasswordHasher, PasswordVerifier};
 use argon2::{Algorithm, Argon2, Params, Version};
 use coppice_core::{Error, Result};
+use coppice_turns::{Turns, do_holding};
 use zeroize::Zeroizing;
 
 use super::line::Line;
-use crate::shares::Shares;
 
 /// Fewest characters of a password.
 pub const PASSWORD_MIN: usize = 10;
@@ -44,13 +44,13 @@ pub fn hash_password(password: &str) -> Result<String> {
 /// Checks passwords. Of one source one is checked at a time, however many come from there.
 #[derive(Debug)]
 pub(crate) struct Passwords {
-    sources: Shares<String>,
+    sources: Turns<String>,
     line: Line,
 }
 
 impl Default for Passwords {
     fn default() -> Self {
-        Self { sources: Shares::new(1), line: Line::new(CHECKS_MAX) }
+        Self { sources: Turns::of_each(1), line: Line::new(CHECKS_MAX) }
     }
 }
 
@@ -67,19 +67,14 @@ impl Passwords {
     ) -> Result<T> {
         let waiting = async {
             let turn = match from {
-                Some(from) => Some(self.sources.turn(&from.to_owned()).await),
+                Some(from) => Some(self.sources.take(&from.to_owned()).await),
                 None => None,
             };
             (turn, self.line.take().await)
         };
         let held = tokio::time::timeout(PATIENCE, waiting).await;
         let held = held.map_err(|_| Error::unavailable("too many passwords are being checked"))?;
-        // The work goes on when nobody waits for it any more, and keeps its place.
-        let work = move || {
-            let _held = held;
-            work()
-        };
-        tokio::task::spawn_blocking(work).await.map_err(Error::internal)
+        do_holding(held, work).await.map_err(Error::internal)
     }
 
     /// Whether `password`, which comes from somewhere, is the one that `hash` was made

@@ -3,19 +3,19 @@
 use std::panic::AssertUnwindSafe;
 use std::time::{Duration, Instant};
 
-use coppice_core::BranchId;
 use coppice_core::branch::{BranchState, Goal};
 use coppice_core::claim::ClaimToken;
 use coppice_core::plan::{InstanceSeen, Seen, Step, plan};
 use coppice_core::volume::VolumeState;
+use coppice_core::{BranchId, OrganizationId};
 use coppice_engine::EngineError;
 use coppice_store::{BranchWork, StoreError};
+use coppice_turns::Turn;
 use futures_util::FutureExt as _;
-use tokio::sync::OwnedSemaphorePermit;
 use tracing::Instrument as _;
 
 use super::upgrade_words::{not_upgraded, trial_failed};
-use super::{RETRY_FIRST, Reconciler};
+use super::{Inner, RETRY_FIRST, Reconciler};
 use crate::metrics::{self, Outcome};
 
 /// How long a claim holds without being renewed.
@@ -32,6 +32,9 @@ const UNPROVEN_TRIES: u32 = 3;
 const PLACE_PATIENCE: Duration = Duration::from_secs(2);
 /// What its owner is told of a server that rests.
 pub(super) const ENDS_AGAIN: &str = "the server ended again and again, so its next start waits";
+
+/// A place among the branches that are worked on.
+type Place = Turn<Option<OrganizationId>>;
 
 /// Why a step was not done.
 #[derive(Debug, thiserror::Error)]
@@ -95,7 +98,7 @@ impl Reconciler {
     /// Works on one branch until it is settled or a step fails.
     pub(super) async fn work(self, branch: BranchId) {
         let inner = &self.inner;
-        let place = inner.places.take(&inner.store, &branch).await;
+        let place = self.take_place(&branch).await;
         let outcome = self.reconcile_with(place, &branch).await;
         let retry_after = match outcome {
             Ok(()) => {
@@ -137,8 +140,20 @@ impl Reconciler {
         }
     }
 
+    /// Waits for a place among the branches that are worked on. Whose a branch is, the
+    /// metastore is asked only where it has to wait.
+    async fn take_place(&self, branch: &BranchId) -> Place {
+        let Inner { places, store, .. } = &*self.inner;
+        if let Some(place) = places.try_take() {
+            return place;
+        }
+        // Without an answer the work itself finds out what is wrong.
+        let organization = store.branch_organization(branch).await.ok().flatten();
+        places.take(&organization).await
+    }
+
     /// Gives the place back when it is done, or takes long.
-    async fn reconcile_with(&self, place: OwnedSemaphorePermit, branch: &BranchId) -> Result<(), StepError> {
+    async fn reconcile_with(&self, place: Place, branch: &BranchId) -> Result<(), StepError> {
         let reconciling = self.reconcile(branch).instrument(tracing::debug_span!("reconcile", %branch));
         // A branch whose step panics would never be worked on again.
         let reconciling = AssertUnwindSafe(reconciling).catch_unwind();

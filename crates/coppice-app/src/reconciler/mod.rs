@@ -14,12 +14,11 @@
 mod attempt;
 mod health;
 mod passwords;
-mod places;
 mod replica_copies;
 mod replicas;
 mod steps;
 mod tending;
-mod turns;
+mod upgrade_turns;
 mod upgrade_words;
 mod upgrades;
 mod volumes;
@@ -32,9 +31,10 @@ use std::time::{Duration, Instant};
 
 use coppice_core::claim::ClaimToken;
 use coppice_core::limits::INSTANCES_PER_BRANCH_MAX;
-use coppice_core::{BranchId, HostId, InstallationId, InstanceId};
+use coppice_core::{BranchId, HostId, InstallationId, InstanceId, OrganizationId};
 use coppice_engine::{SharedEngine, StopMode};
 use coppice_store::Store;
+use coppice_turns::Turns;
 use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
@@ -44,13 +44,14 @@ use crate::background::Tasks;
 use crate::metrics;
 use crate::secrets::MasterKey;
 use health::Health;
-use places::Places;
-use turns::Turns;
+use upgrade_turns::UpgradeTurns;
 
 /// How often everything that has not reached its goal is looked at.
 const TIMER: Duration = Duration::from_secs(5);
 /// The task that does this.
 const UNSETTLED_WATCH: &str = "unsettled_watch";
+/// Branches worked on at the same time.
+const PLACES: usize = 8;
 /// Pause before the first retry; doubled with each further one.
 const RETRY_FIRST: Duration = Duration::from_millis(200);
 
@@ -121,8 +122,9 @@ struct Inner {
     work: Mutex<Work>,
     health: Health,
     wake: Notify,
-    places: Places,
-    upgrades: Turns,
+    /// Of branches that are worked on, by whose they are as far as that is known.
+    places: Turns<Option<OrganizationId>>,
+    upgrades: UpgradeTurns,
     tasks: TaskTracker,
     stop: CancellationToken,
 }
@@ -146,8 +148,8 @@ impl Reconciler {
             work: Mutex::default(),
             health: Health::default(),
             wake: Notify::new(),
-            places: Places::default(),
-            upgrades: Turns::default(),
+            places: Turns::new(PLACES, PLACES),
+            upgrades: UpgradeTurns::default(),
             tasks: TaskTracker::new(),
             stop: CancellationToken::new(),
         };

@@ -1,13 +1,10 @@
 //! Turns of upgrades, each of which is two servers more.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use coppice_core::OrganizationId;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use coppice_turns::{Turn, Turns};
 use tokio_util::task::AbortOnDropHandle;
-
-use crate::shares::{Shares, permit};
 
 /// Upgrades at a time, on a host.
 const PLACES: usize = 2;
@@ -21,43 +18,47 @@ const LONG_PLACES: usize = 4;
 
 /// Who may upgrade a branch now: of an organization one at a time, so that none keeps
 /// all others waiting, however long its own take.
-pub(super) struct Turns {
-    places: Arc<Semaphore>,
-    long_places: Arc<Semaphore>,
-    of: Shares<OrganizationId>,
+pub(super) struct UpgradeTurns {
+    organizations: Turns<OrganizationId>,
+    places: Turns<OrganizationId>,
+    long_places: Turns<OrganizationId>,
     short: Duration,
 }
 
 /// Held for as long as an upgrade takes.
-pub(super) struct Turn {
-    _own: OwnedSemaphorePermit,
+pub(super) struct UpgradeTurn {
+    _own: Turn<OrganizationId>,
     _place: AbortOnDropHandle<()>,
 }
 
-impl Default for Turns {
+impl Default for UpgradeTurns {
     fn default() -> Self {
         Self::with(SHORT)
     }
 }
 
-impl Turns {
+impl UpgradeTurns {
     fn with(short: Duration) -> Self {
-        let [places, long_places] = [PLACES, LONG_PLACES].map(|count| Arc::new(Semaphore::new(count)));
-        Self { places, long_places, of: Shares::new(1), short }
+        Self {
+            organizations: Turns::of_each(1),
+            places: Turns::new(PLACES, 1),
+            long_places: Turns::new(LONG_PLACES, 1),
+            short,
+        }
     }
 
     /// Waits until it is the turn of an upgrade of an organization's.
-    pub(super) async fn wait(&self, organization: &OrganizationId) -> Turn {
-        let own = self.of.turn(organization).await;
-        let (place, long_places) = (permit(self.places.clone()).await, self.long_places.clone());
-        let short = self.short;
+    pub(super) async fn wait(&self, organization: &OrganizationId) -> UpgradeTurn {
+        let own = self.organizations.take(organization).await;
+        let place = self.places.take(organization).await;
+        let (short, long_places, organization) = (self.short, self.long_places.clone(), organization.clone());
         let hold = async move {
             tokio::time::sleep(short).await;
-            let _long = permit(long_places).await;
+            let _long = long_places.take(&organization).await;
             drop(place);
             std::future::pending().await
         };
-        Turn { _own: own, _place: AbortOnDropHandle::new(tokio::spawn(hold)) }
+        UpgradeTurn { _own: own, _place: AbortOnDropHandle::new(tokio::spawn(hold)) }
     }
 }
 
@@ -69,7 +70,7 @@ mod tests {
 
     #[tokio::test]
     async fn an_organization_that_upgrades_much_keeps_nobody_else_waiting() {
-        let turns = Turns::default();
+        let turns = UpgradeTurns::default();
         let [greedy, other] = ["greedy", "other"].map(OrganizationId::from_trusted);
         let held = turns.wait(&greedy).await;
         let mut second = std::pin::pin!(turns.wait(&greedy));
@@ -86,14 +87,14 @@ mod tests {
     async fn upgrades_that_take_hours_make_room_for_others() {
         let (moment, patience) = (Duration::from_millis(50), Duration::from_secs(60));
         let of = |number: usize| OrganizationId::from_trusted(format!("org-{number}"));
-        let turns = Turns::default();
+        let turns = UpgradeTurns::default();
         let held = [turns.wait(&of(1)).await, turns.wait(&of(2)).await];
         let third = of(3);
         let waiting = turns.wait(&third);
         assert!(tokio::time::timeout(moment, waiting).await.is_err(), "both places are taken at first");
         drop(held);
 
-        let turns = Turns::with(Duration::ZERO);
+        let turns = UpgradeTurns::with(Duration::ZERO);
         let mut held = vec![];
         for number in 0..PLACES + LONG_PLACES {
             held.push(tokio::time::timeout(patience, turns.wait(&of(number))).await.expect("there is room"));

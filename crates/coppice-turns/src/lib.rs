@@ -1,0 +1,166 @@
+//! Turns at what many share.
+//!
+//! Work that strangers or tenants cause is done a few at a time. In a line that is served in
+//! order, whoever asks for much keeps everybody else waiting; here a turn goes to whoever has
+//! the fewest, and among these to whoever has waited longest since the last one. So it is the
+//! others of the same owner that one who asks for much waits for.
+
+use std::collections::{HashMap, VecDeque};
+use std::hash::Hash;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use tokio::sync::oneshot;
+use tokio::task::JoinError;
+
+/// Turns of owners, each named by a `K`.
+#[derive(Debug)]
+pub struct Turns<K: Clone + Eq + Hash>(Arc<Mutex<State<K>>>);
+
+/// Whoever holds it has a turn until it is dropped.
+#[derive(Debug)]
+pub struct Turn<K: Clone + Eq + Hash> {
+    turns: Turns<K>,
+    /// None where nobody's share counts.
+    of: Option<K>,
+}
+
+#[derive(Debug)]
+struct State<K: Clone + Eq + Hash> {
+    /// Turns that nobody has.
+    free: usize,
+    /// Most turns of one owner.
+    each: usize,
+    /// Grows with each owner that begins to wait.
+    clock: u64,
+    /// Those who have a turn or wait for one.
+    owners: HashMap<K, Owner<K>>,
+}
+
+#[derive(Debug)]
+struct Owner<K: Clone + Eq + Hash> {
+    held: usize,
+    /// When it came, or had a turn last.
+    waits_since: u64,
+    waiting: VecDeque<oneshot::Sender<Turn<K>>>,
+}
+
+impl<K: Clone + Eq + Hash> Clone for Turns<K> {
+    fn clone(&self) -> Self {
+        Self(self.0.clone())
+    }
+}
+
+impl<K: Clone + Eq + Hash> Turns<K> {
+    /// So many at once, and of one owner so many of them.
+    #[must_use]
+    pub fn new(all: usize, each: usize) -> Self {
+        Self(Arc::new(Mutex::new(State { free: all, each, clock: 0, owners: HashMap::new() })))
+    }
+
+    /// So many of each owner at once, however many owners there are.
+    #[must_use]
+    pub fn of_each(each: usize) -> Self {
+        Self::new(usize::MAX, each)
+    }
+
+    /// Waits for a turn.
+    pub async fn take(&self, of: &K) -> Turn<K> {
+        let comes = {
+            let mut state = self.0.lock();
+            state.clock += 1;
+            let now = state.clock;
+            let (gives, comes) = oneshot::channel();
+            let owner = state.owners.entry(of.clone()).or_insert_with(|| Owner::new(now));
+            owner.waiting.retain(|waiting| !waiting.is_closed());
+            if owner.waiting.is_empty() {
+                owner.waits_since = now;
+            }
+            owner.waiting.push_back(gives);
+            comes
+        };
+        self.give();
+        match comes.await {
+            Ok(turn) => turn,
+            // Only who has gone is dropped without a turn.
+            Err(_) => std::future::pending().await,
+        }
+    }
+
+    /// A turn that counts as nobody's, if one is free.
+    #[must_use]
+    pub fn try_take(&self) -> Option<Turn<K>> {
+        let mut state = self.0.lock();
+        state.free = state.free.checked_sub(1)?;
+        Some(Turn { turns: self.clone(), of: None })
+    }
+
+    /// Gives turns to those who are next until none is free, or nobody may have one.
+    fn give(&self) {
+        loop {
+            let Some((next, gives)) = self.0.lock().next() else { return };
+            // Comes back here, and goes to another one, if whoever waited is gone by now.
+            drop(gives.send(Turn { turns: self.clone(), of: Some(next) }));
+        }
+    }
+}
+
+impl<K: Clone + Eq + Hash> Owner<K> {
+    fn new(now: u64) -> Self {
+        Self { held: 0, waits_since: now, waiting: VecDeque::new() }
+    }
+}
+
+impl<K: Clone + Eq + Hash> State<K> {
+    /// Takes a free turn for who is next.
+    fn next(&mut self) -> Option<(K, oneshot::Sender<Turn<K>>)> {
+        self.owners.retain(|_, owner| {
+            while owner.waiting.pop_front_if(|waiting| waiting.is_closed()).is_some() {}
+            owner.held > 0 || !owner.waiting.is_empty()
+        });
+        let left = self.free.checked_sub(1)?;
+        let may_have_one = |owner: &Owner<K>| owner.held < self.each && !owner.waiting.is_empty();
+        let owners = self.owners.iter_mut().filter(|(_, owner)| may_have_one(owner));
+        let (name, owner) = owners.min_by_key(|(_, owner)| (owner.held, owner.waits_since))?;
+        let gives = owner.waiting.pop_front()?;
+        self.clock += 1;
+        owner.waits_since = self.clock;
+        owner.held += 1;
+        self.free = left;
+        Some((name.clone(), gives))
+    }
+
+    /// Takes a turn back.
+    fn end(&mut self, of: Option<&K>) {
+        self.free += 1;
+        if let Some(owner) = of.and_then(|of| self.owners.get_mut(of)) {
+            owner.held -= 1;
+        }
+    }
+}
+
+impl<K: Clone + Eq + Hash> Drop for Turn<K> {
+    fn drop(&mut self) {
+        self.turns.0.lock().end(self.of.as_ref());
+        self.turns.give();
+    }
+}
+
+/// Does work on a thread that may block. It holds its turns to its end, also when nobody
+/// waits for it any more.
+///
+/// # Errors
+/// When the work panics.
+pub async fn do_holding<T: Send + 'static>(
+    turns: impl Send + 'static,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, JoinError> {
+    let work = move || {
+        let _turns = turns;
+        work()
+    };
+    tokio::task::spawn_blocking(work).await
+}
+
+#[cfg(test)]
+mod tests;
