@@ -316,11 +316,27 @@ const TRAPS: &str = "
     CREATE TABLE \"weird\n\\! id\" (i int); COMMENT ON TABLE \"weird\n\\! id\" IS E'\\n\\\\! id';
     CREATE ROLE \"a\nb\"; ALTER DATABASE app SET search_path = public";
 
+/// While it is restored a function decides how texts in statements are read from then on, and the name of a role is
+/// one that says something else then.
+const OTHER_READING: &str = r#"
+    CREATE ROLE "\')WHERE false;ALTER ROLE app SUPERUSER;COMMIT;SELECT $$--";
+    GRANT "\')WHERE false;ALTER ROLE app SUPERUSER;COMMIT;SELECT $$--" TO app;
+    GRANT CREATE ON DATABASE app TO "\')WHERE false;ALTER ROLE app SUPERUSER;COMMIT;SELECT $$--";
+    GRANT CREATE ON SCHEMA public TO "\')WHERE false;ALTER ROLE app SUPERUSER;COMMIT;SELECT $$--";
+    SET ROLE "\')WHERE false;ALTER ROLE app SUPERUSER;COMMIT;SELECT $$--"; CREATE EXTENSION hstore; RESET ROLE;
+    CREATE FUNCTION read_otherwise(i int) RETURNS boolean LANGUAGE plpgsql AS $f$BEGIN
+        IF current_user LIKE 'coppice_restorer%' THEN
+            EXECUTE 'ALTER DATABASE app SET standard_conforming_strings TO off';
+            INSERT INTO public.proofs VALUES (current_user, false, 'read otherwise');
+        END IF; RETURN true; END$f$;
+    CREATE TABLE read_otherwise (i int CHECK (public.read_otherwise(i))); INSERT INTO read_otherwise VALUES (1)"#;
+
 #[test]
 fn nothing_of_an_owner_runs_as_a_superuser_while_it_is_upgraded() {
     let coppice = every_release();
     let url = make(&coppice, "trap", 15);
     coppice.sql("trap", TRAPS);
+    coppice.sql("trap", OTHER_READING);
     coppice.sql("trap", "CREATE DATABASE \"host=/tmp dbname=x\"");
     coppice.sql("trap", "TRUNCATE proofs");
     upgrade(&coppice, "trap", &json!({ "image": "postgres:18" }));
@@ -328,6 +344,12 @@ fn nothing_of_an_owner_runs_as_a_superuser_while_it_is_upgraded() {
     let supers = "SELECT string_agg(rolname, ' ') FROM pg_roles
          WHERE rolsuper OR rolreplication AND rolname <> 'app' OR rolname = 'boss'";
     assert_eq!(psql(&url, supers).out, "platform");
+    let read = psql(
+        &url,
+        "SELECT current_setting('standard_conforming_strings'), count(*) FROM pg_extension
+         WHERE extname = 'hstore' AND extowner::regrole::text LIKE '%SUPERUSER%'",
+    );
+    assert_eq!(read.out, "on|1", "text is read as before, and the extension is its owner's");
     let ran = psql(&url, "SELECT count(*) > 0 FROM proofs WHERE who LIKE 'coppice_restorer%'");
     assert_eq!(ran.out, "t", "the traps were sprung");
     let as_superuser = psql(&url, "SELECT string_agg(who || ' ' || how, ', ') FROM proofs WHERE is_super");

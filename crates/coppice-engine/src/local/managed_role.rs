@@ -70,7 +70,7 @@ async fn set_password(session: &Session, verifier: &str, alone: bool) -> Result<
     let verifier = verifier.replace('\'', "");
     let replication = replication(session.major());
     statements.push(format!(
-        "ALTER ROLE {MANAGED_ROLE} LOGIN INHERIT CREATEDB CREATEROLE {replication} CONNECTION LIMIT -1 \
+        "ALTER ROLE {MANAGED_ROLE} LOGIN INHERIT NOSUPERUSER NOBYPASSRLS CREATEDB CREATEROLE {replication} CONNECTION LIMIT -1 \
          PASSWORD '{verifier}' VALID UNTIL 'infinity'"
     ));
     session.transaction(action, &statements).await

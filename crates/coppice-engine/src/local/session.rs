@@ -23,7 +23,8 @@ pub(super) const PLATFORM_ROLE: &str = "platform";
 pub(super) const PLATFORM_DATABASE: &str = "postgres";
 
 /// Fixes what `ALTER DATABASE … SET` by a database's owner could change:
-/// such settings reach a superuser's session, and startup options beat them.
+/// such settings reach a superuser's session, and startup options beat them. Some
+/// decide how a statement is read at all.
 /// A server notices within a second that nobody waits for its answer any more,
 /// and shows nobody what it is asked.
 const OPTIONS: &str = "-c search_path=pg_catalog -c role=none -c session_authorization=platform \
@@ -33,7 +34,8 @@ const OPTIONS: &str = "-c search_path=pg_catalog -c role=none -c session_authori
     -c session_replication_role=origin -c row_security=off -c synchronous_commit=on -c log_statement=none \
     -c log_min_error_statement=panic -c log_min_duration_statement=-1 \
     -c session_preload_libraries= -c local_preload_libraries= -c check_function_bodies=off \
-    -c pg_stat_statements.track=none -c client_min_messages=warning -c datestyle=ISO -c bytea_output=hex";
+    -c pg_stat_statements.track=none -c client_min_messages=warning -c datestyle=ISO -c bytea_output=hex \
+    -c standard_conforming_strings=on -c backslash_quote=safe_encoding -c transform_null_equals=off";
 
 /// The first release with `transaction_timeout`.
 const TRANSACTION_TIMEOUT_SINCE: u32 = 17;

@@ -158,6 +158,13 @@ pub(super) async fn make(
     Ok(())
 }
 
+/// Forgets what code of the owner's set for a database while it was restored. What they set on the old server is
+/// copied at the end.
+pub(super) async fn forget_settings(database: &Database, new: &Session) -> Result<()> {
+    let statement = format!("ALTER DATABASE {} RESET ALL", database.quoted());
+    new.execute("forgetting settings of a database", &statement).await
+}
+
 /// Gives everything in a database to whom it belongs; what nobody knows of, which code of
 /// the owner's may have made meanwhile, to the managed role. `old` and `new` are sessions
 /// in that database.

@@ -50,6 +50,7 @@ impl Pair<'_> {
         let databases = databases::all(&old).await?;
         new.execute("dropping an empty database", "DROP DATABASE IF EXISTS app").await?;
         roles::copy(&old, &new).await?;
+        let mighty = roles::mighty(&new).await?;
         let restorer = quoting::name(&self.restorer);
         let make = format!("CREATE ROLE {restorer} LOGIN PASSWORD {}", quoting::text(&self.password));
         new.execute("making the role that restores", &make).await?;
@@ -60,6 +61,10 @@ impl Pair<'_> {
             databases::finish(database, &old, &new).await?;
         }
         new.execute("dropping the role that restored", &format!("DROP ROLE {restorer}")).await?;
+        if roles::mighty(&new).await? != mighty {
+            let why = "a role has become a superuser while everything was restored";
+            return Err(EngineError::NotUpgradable(why.to_owned()));
+        }
         let left_out = roles::copy_settings(&old, &new).await?;
         failpoint!("upgrade.carried_over");
         Ok(left_out)
@@ -81,6 +86,7 @@ impl Pair<'_> {
             .await?;
         failpoint!("upgrade.dumped");
         self.restore(database, &dump).await?;
+        databases::forget_settings(database, new).await?;
         let inside_new = self.to.open_inside(&database.name, to, Patience::WORK).await?;
         databases::give_back(&inside_old, &inside_new, &self.restorer).await?;
         self.grant(database, &dump).await?;

@@ -33,9 +33,11 @@ pub(super) const PLATFORM_OPTIONS: &str = "-c role=none -c session_authorization
     -c default_transaction_read_only=off -c session_replication_role=origin -c row_security=off \
     -c session_preload_libraries= -c local_preload_libraries= -c check_function_bodies=off \
     -c dynamic_library_path=$libdir -c client_min_messages=error -c log_statement=none \
-    -c log_min_error_statement=panic -c log_min_duration_statement=-1 -c datestyle=ISO -c bytea_output=hex";
+    -c log_min_error_statement=panic -c log_min_duration_statement=-1 -c datestyle=ISO -c bytea_output=hex \
+    -c standard_conforming_strings=on -c backslash_quote=safe_encoding -c transform_null_equals=off";
 /// What one of a role without rights has.
-pub(super) const RESTORER_OPTIONS: &str = "-c client_min_messages=error -c check_function_bodies=off";
+pub(super) const RESTORER_OPTIONS: &str = "-c client_min_messages=error -c check_function_bodies=off \
+    -c standard_conforming_strings=on -c backslash_quote=safe_encoding";
 
 /// Where programs work, and for how long they may.
 pub(super) struct Programs {

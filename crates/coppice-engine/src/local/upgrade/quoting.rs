@@ -13,9 +13,14 @@ pub(super) fn name(text: &str) -> String {
     format!("\"{}\"", text.replace('"', "\"\""))
 }
 
-/// A string constant, where `standard_conforming_strings` is on.
+/// A string constant, whatever `standard_conforming_strings` is: with a backslash in it, it says how it is to be read
+/// (section 4.1.2.2).
 pub(super) fn text(value: &str) -> String {
-    format!("'{}'", value.replace('\'', "''"))
+    let quoted = value.replace('\'', "''");
+    match quoted.contains('\\') {
+        true => format!("E'{}'", quoted.replace('\\', "\\\\")),
+        false => format!("'{quoted}'"),
+    }
 }
 
 /// A value in a connection string (section 34.1.1.1).
@@ -30,7 +35,8 @@ mod tests {
     #[test]
     fn nothing_breaks_out_of_its_quotes() {
         assert_eq!(name("a\"; DROP ROLE b; --"), "\"a\"\"; DROP ROLE b; --\"");
-        assert_eq!(text("it's \\"), "'it''s \\'");
+        assert_eq!(text("it's"), "'it''s'");
+        assert_eq!(text("\\')--"), "E'\\\\'')--'");
         assert_eq!(in_one_line("a\nb\u{1b}[2J"), "a b [2J");
         assert_eq!(in_one_line(&"x".repeat(5000)).len(), TOLD_MAX);
         assert_eq!(in_connection_string("x' host='/evil\\"), "'x\\' host=\\'/evil\\\\'");

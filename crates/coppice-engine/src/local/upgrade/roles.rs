@@ -76,6 +76,13 @@ pub(super) async fn copy(old: &Session, new: &Session) -> Result<()> {
     copy_memberships(old, new).await
 }
 
+/// Roles that no rule holds back.
+pub(super) async fn mighty(new: &Session) -> Result<Vec<String>> {
+    let query = "SELECT rolname FROM pg_catalog.pg_authid WHERE rolsuper OR rolbypassrls ORDER BY rolname";
+    let rows = new.query("listing superusers", query, &[]).await?;
+    rows.iter().map(|row| said(row, 0)).collect()
+}
+
 /// The membership of a role in another one.
 #[derive(Clone, Debug)]
 struct Membership {
