@@ -52,7 +52,7 @@ async fn run(
     call: Call,
     request: Request,
 ) -> Response {
-    let answered = answer(&app, &gateway, &call, request).await;
+    let answered = answer(&app, &gateway, call, request).await;
     let response = answered.unwrap_or_else(IntoResponse::into_response);
     audit::complete(&app, &RUN_SQL_AT_CONSOLE, response).await
 }
@@ -60,20 +60,24 @@ async fn run(
 async fn answer(
     app: &App,
     gateway: &Arc<Gateway>,
-    call: &Call,
+    call: Call,
     request: Request,
 ) -> Result<Response, ApiError> {
     let access: Access<InBranch> = call.authorize(app, &RUN_SQL_AT_CONSOLE).await?;
-    let wished = Wished::read(call)?;
+    let wished = Wished::read(&call)?;
     let credentials = app.credentials.get(&access, None).await?;
     let login = login(&credentials, &wished)?;
     let (parts, body) = request.into_parts();
     let senders = Senders::who_show(client_address(&parts), (&login.host, login.user()));
-    let answered = async {
-        let body = BODIES.read(body, senders).await?;
-        carry_out(gateway, &login, body, &parts, (senders, wished.rows_max)).await
+    let body = match BODIES.read(body, senders).await {
+        Ok(body) => body,
+        Err(unread) => return Ok(Refused::from(unread).into_response()),
     };
-    Ok(answered.await.unwrap_or_else(Refused::into_response))
+    // It may have taken long, and meanwhile the caller may have lost the right to this.
+    let access: Access<InBranch> = call.again().authorize(app, &RUN_SQL_AT_CONSOLE).await?;
+    let login = self::login(&app.credentials.get(&access, None).await?, &wished)?;
+    let answered = carry_out(gateway, &login, body, &parts, (senders, wished.rows_max)).await;
+    Ok(answered.unwrap_or_else(Refused::into_response))
 }
 
 impl Wished {
