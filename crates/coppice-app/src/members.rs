@@ -49,14 +49,6 @@ impl Members {
                 public: "the owner cannot be removed".to_owned(),
             });
         }
-        count_change_in_tx(
-            &self.store,
-            &mut tx,
-            organization,
-            OrganizationChange::Member,
-            MEMBER_CHANGES_PER_HOUR_MAX,
-        )
-        .await?;
         self.store.member_delete_in_tx(&mut tx, organization, user).await?;
         let keys = self.keys_to_review_in_tx(&mut tx, organization, user, None).await?;
         tx.commit().await.map_err(StoreError::from)?;
@@ -81,17 +73,14 @@ impl Members {
                 });
             }
             present if present == role => return Ok(vec![]),
+            // Whoever takes rights away is never told to wait.
             present if present.carries_all_of(role) => {}
-            Role::Admin | Role::Editor | Role::Viewer => access.caller.check_grantable(role)?,
+            Role::Admin | Role::Editor | Role::Viewer => {
+                access.caller.check_grantable(role)?;
+                let (change, max) = (OrganizationChange::Member, MEMBER_CHANGES_PER_HOUR_MAX);
+                count_change_in_tx(&self.store, &mut tx, organization, change, max).await?;
+            }
         }
-        count_change_in_tx(
-            &self.store,
-            &mut tx,
-            organization,
-            OrganizationChange::Member,
-            MEMBER_CHANGES_PER_HOUR_MAX,
-        )
-        .await?;
         self.store.member_set_role_in_tx(&mut tx, organization, user, role).await?;
         let keys = self.keys_to_review_in_tx(&mut tx, organization, user, Some(role)).await?;
         tx.commit().await.map_err(StoreError::from)?;
