@@ -14,9 +14,11 @@ use governor::{NotUntil, Quota, RateLimiter};
 use crate::context::RateState;
 use crate::{context, metrics};
 
-/// Changes that an organization, or a person, makes: so many an hour, and as many at once. Each leaves
-/// a line in the audit log.
+/// Changes that an organization, or a person, makes or is refused: so many an hour, and as many at once. Each
+/// leaves a line in the audit log.
 const CHANGES: Quota = Quota::per_hour(NonZeroU32::new(20_000).expect("not zero"));
+/// Of them, changes by one credential: whoever has a key of somebody leaves them enough to delete it.
+const CHANGES_OF_CREDENTIAL: Quota = Quota::per_hour(NonZeroU32::new(15_000).expect("not zero"));
 /// How many seconds' worth of requests may come at once.
 const BURST_SECONDS: NonZeroU32 = NonZeroU32::new(5).expect("not zero");
 
@@ -37,6 +39,7 @@ pub(crate) struct Rates {
     refused: Limiter<CredentialId>,
     /// By whose credential it is: they are as many as an organization likes.
     changes: Limiter<Principal>,
+    changes_of_credential: Limiter<CredentialId>,
     addresses: Limiter<IpAddr>,
     clock: DefaultClock,
 }
@@ -60,6 +63,7 @@ impl Rates {
             credentials: limiter(credential_per_second),
             refused: limiter(address_per_second),
             changes: RateLimiter::dashmap(CHANGES).with_middleware(),
+            changes_of_credential: RateLimiter::dashmap(CHANGES_OF_CREDENTIAL).with_middleware(),
             addresses: limiter(address_per_second),
             clock: DefaultClock::default(),
         }
@@ -75,9 +79,11 @@ impl Rates {
         self.admit(&self.refused, credential).inspect_err(|_| metrics::rate_limited("credential"))
     }
 
-    /// Counts a change of an organization or a person. The headers of its answer are about requests.
-    pub(crate) fn admit_change(&self, of: &Principal) -> Result<()> {
-        let admitted = self.changes.check_key(of).map(drop);
+    /// Counts a change of an organization or a person, also one that is refused. The headers of its answer are
+    /// about requests.
+    pub(crate) fn admit_change(&self, of: &Principal, by: &CredentialId) -> Result<()> {
+        let of_credential = self.changes_of_credential.check_key(by).map(drop);
+        let admitted = of_credential.and_then(|()| self.changes.check_key(of).map(drop));
         admitted.map_err(|not_yet| {
             metrics::rate_limited("changes");
             self.too_many(&not_yet)
@@ -96,6 +102,7 @@ impl Rates {
         self.credentials.retain_recent();
         self.refused.retain_recent();
         self.changes.retain_recent();
+        self.changes_of_credential.retain_recent();
         self.addresses.retain_recent();
     }
 
@@ -141,7 +148,7 @@ mod tests {
     #[test]
     fn changes_that_a_credential_may_not_make_have_a_smaller_rate() {
         let rates = Rates::new(NonZeroU32::new(1000).expect("not zero"), NonZeroU32::MIN);
-        let key = |id| CredentialId::Key(coppice_core::ApiKeyId::from_trusted(id));
+        let key = |id: &str| CredentialId::Key(coppice_core::ApiKeyId::from_trusted(id));
         let refused =
             (0..100).find_map(|_| rates.admit_refused(&key("key_1")).err()).expect("the burst ends");
         assert_eq!(refused.code(), ErrorCode::RateLimited);
@@ -153,11 +160,17 @@ mod tests {
     fn changes_have_a_rate_of_whoever_makes_them_whatever_the_credential() {
         let rates = Rates::new(NonZeroU32::MAX, NonZeroU32::MAX);
         let of = |id| Principal::Organization(coppice_core::OrganizationId::from_trusted(id));
-        let refused = (0..30_000).find_map(|_| rates.admit_change(&of("org_1")).err());
-        let refused = refused.expect("it ends");
+        let key = |id: &str| CredentialId::Key(coppice_core::ApiKeyId::from_trusted(id));
+        let last = |by: &str| (0..30_000).find_map(|_| rates.admit_change(&of("org_1"), &key(by)).err());
+        let refused = last("key_1").expect("it ends");
         assert_eq!(refused.code(), ErrorCode::RateLimited);
         assert!(refused.retry_after_seconds().is_some_and(|seconds| seconds < 60), "it goes on soon");
-        assert!(rates.admit_change(&of("org_2")).is_ok(), "others are not affected");
+        assert!(
+            rates.admit_change(&of("org_1"), &key("key_2")).is_ok(),
+            "another one can still delete that one"
+        );
+        assert!(last("key_2").is_some(), "both together have a rate, too");
+        assert!(rates.admit_change(&of("org_2"), &key("key_3")).is_ok(), "others are not affected");
     }
 
     #[test]

@@ -178,8 +178,9 @@ impl Call {
         }
         if is_refused {
             self.rates.admit_refused(&credential.caller.credential)?;
-        } else if operation.is_write && !operation.runs_sql {
-            self.rates.admit_change(&credential.caller.principal)?;
+        }
+        if is_refused || (operation.is_write && !operation.runs_sql) {
+            self.rates.admit_change(&credential.caller.principal, &credential.caller.credential)?;
         }
         let line = app.audit.begin(credential, operation, target, &self.origin).await?;
         context::audit_notes(|notes| notes.begin(line));
