@@ -111,8 +111,8 @@ pub(crate) async fn idempotent(
 #[derive(Clone, Copy, Debug)]
 struct Kept;
 
-/// Has an operation that may be repeated done together with keeping its answer, where it leaves that to its caller. So
-/// this comes before whoever writes down how it ended.
+/// Commits the transaction of an operation that may be repeated together with its stored answer, where the operation
+/// leaves that to its caller. So it stands inside the layer that writes the audit line's end.
 pub(crate) async fn committed(State(app): State<App>, mut request: Request, next: Next) -> Response {
     let Some(call) = request.extensions_mut().remove::<RepeatableCall>() else {
         return next.run(request).await;
@@ -162,13 +162,27 @@ async fn keep(app: &App, call: &RepeatableCall, response: Response) -> Result<Re
         app.calls.finish(call, None, true).await?;
         return Ok(response);
     }
+    let runs_sql = context::operation().is_some_and(|operation| operation.runs_sql);
     let (parts, body) = response.into_parts();
     let body: Bytes = to_bytes(body, ANSWER_LIMIT_BYTES).await.map_err(Error::internal)?;
     let is_final = !parts.status.is_server_error() && parts.status != StatusCode::TOO_MANY_REQUESTS;
-    let text = std::str::from_utf8(&body).map_err(Error::internal)?;
-    let answer = is_final.then_some((parts.status.as_u16(), text));
+    let (status, kept) = match runs_sql && !is_harmless && body.len() > REFUSAL_LIMIT_BYTES {
+        true => too_long_to_keep().await?,
+        false => (parts.status, body.clone()),
+    };
+    let text = std::str::from_utf8(&kept).map_err(Error::internal)?;
+    let answer = is_final.then_some((status.as_u16(), text));
     app.calls.finish(call, answer, is_harmless).await?;
     Ok(Response::from_parts(parts, Body::from(body)))
+}
+
+/// What is kept in place of rows: whoever may run SQL would else fill the metastore with them.
+async fn too_long_to_keep() -> Result<(StatusCode, Bytes)> {
+    let message = "this request was carried out before; its answer was too long to be kept";
+    let response = with_status(StatusCode::CONFLICT, ErrorCode::IdempotencyAnswerTooLong, message);
+    let status = response.status();
+    let body = to_bytes(response.into_body(), REFUSAL_LIMIT_BYTES).await.map_err(Error::internal)?;
+    Ok((status, body))
 }
 
 fn running() -> Response {

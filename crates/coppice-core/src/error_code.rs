@@ -64,6 +64,7 @@ error_codes! {
     ExpiryInPast = "expiry_in_past",
     FreshSignInRequired = "fresh_sign_in_required",
     GithubNotConfigured = "github_not_configured",
+    IdempotencyAnswerTooLong = "idempotency_answer_too_long",
     IdempotencyInProgress = "idempotency_in_progress",
     IdempotencyMismatch = "idempotency_mismatch",
     InstallationEnding = "installation_ending",

@@ -1,4 +1,4 @@
-//! Branches that become again what another one is, or what they were.
+//! Resetting a branch to another branch, or to its own past.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -25,8 +25,8 @@ pub struct ResetSource {
     #[serde(rename = "versionID", default, skip_serializing_if = "Option::is_none")]
     #[schema(example = "vol_0d3q8v1c5k2m4n6p8r0s2t4u6g", pattern = "^[A-Za-z0-9_-]{1,64}$", format = "id")]
     pub version_id: Option<String>,
-    /// The time to copy that as of, within the window of its history; before that was reset or upgraded itself, it is
-    /// what it was then. Without it, as it is.
+    /// Point in time to copy from, within the window of its history; before the source's last reset or upgrade, the
+    /// version of that time is used. Without it, the source as it is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub target_time: Option<Timestamp>,
     /// Instead of a time, a place in its write-ahead log.

@@ -74,7 +74,7 @@ pub struct BranchInTree {
     /// system can't tell.
     #[schema(required, minimum = 0)]
     pub own_bytes: Option<u64>,
-    /// The rest of `diskBytes`: what it has as it found it, kept once for it and what it was made from.
+    /// The part of `diskBytes` that it shares with its parent, stored once for both.
     #[schema(required, minimum = 0)]
     pub shared_bytes: Option<u64>,
 }
