@@ -193,7 +193,7 @@ fn admins_hear_of_a_budget(server: &Server, http: &Http) {
     }
     let mail = server.next();
     assert_eq!(mail["to"], json!([http.platform.setting("COPPICE_EMAIL")]));
-    assert_eq!(mail["headers"]["subject"], "80 % of a budget of <Ü & Söhne> are used up");
+    assert_eq!(mail["headers"]["subject"], "80 % of a budget are used up");
     let plain = text_of(&mail["plain"]);
     let says = "80 % of the budget of the organization “<Ü & Söhne>”, 3.50 instance-hours for";
     let place = format!("https://db.example.com/console/orgs/{organization}/usage");

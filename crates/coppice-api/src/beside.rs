@@ -1,5 +1,4 @@
-//! Another way to the operations, for programs that speak another protocol: what
-//! every request meets, also there.
+//! Mounts a second protocol (MCP) beside the API, with the same middleware.
 
 use std::sync::Arc;
 

@@ -13,8 +13,9 @@ use std::time::Duration;
 use coppice_app::{Access, App, Compared, StatementLogin};
 use coppice_core::branch::MANAGED_DATABASE;
 use coppice_core::operation::DIFF_BRANCHES;
+use coppice_core::organization::Holder;
 use coppice_core::target::InBranch;
-use coppice_core::{BranchId, Error, ErrorCode, OrganizationId, Result};
+use coppice_core::{BranchId, Error, ErrorCode, Result};
 use coppice_gateway::Visitor;
 use coppice_schema::{Change, Diff, SETTINGS, Schema};
 use coppice_sql::{Failure, Isolation, Output, Shape, Statement, Transaction, Wrong};
@@ -43,8 +44,8 @@ const READ_PATIENCE: Duration = Duration::from_secs(30);
 /// For catalogues, while they are gathered.
 static CATALOGUES: LazyLock<Room> =
     LazyLock::new(|| Room::new(64 << 20, usize::MAX, Duration::MAX, Duration::from_secs(3)));
-/// Comparisons at a time, of an organization one: during one, a catalogue takes several times its length.
-static COMPARISONS: LazyLock<Turns<OrganizationId>> = LazyLock::new(|| Turns::new(2, 1));
+/// Comparisons at a time, of organizations of one holder one: during one, a catalogue takes several times its length.
+static COMPARISONS: LazyLock<Turns<Holder>> = LazyLock::new(|| Turns::new(2, 1));
 
 pub(crate) fn endpoints() -> Vec<Endpoint> {
     const AREA: &str = "Branches";
@@ -89,26 +90,25 @@ async fn diff_branches(
     let database = asked.database.unwrap_or_else(|| MANAGED_DATABASE.to_owned());
     let (branch, against) =
         app.statements.logins_to_compare(&access, against.as_ref(), sender.address, APPLICATION).await?;
-    let (organization, queries) = (&access.target.within.organization, coppice_schema::queries());
+    let queries = coppice_schema::queries();
+    let holder = app.organizations.holder(&access).await?;
     let (to, from) = tokio::join!(
         read(&app, &branch.login, &database, &sender, &queries),
         read(&app, &against.login, &database, &sender, &queries)
     );
     let (to, from) = (to?, from?);
     let changed_bytes = match asked.bytes {
-        Some(true) => {
-            Some(changed::bytes(&app, organization, [&branch, &against], &database, &sender).await?)
-        }
+        Some(true) => Some(changed::bytes(&app, &holder, [&branch, &against], &database, &sender).await?),
         Some(false) | None => None,
     };
     let compare = move || answer(branch, against, database, [&from.rows, &to.rows]);
-    let diff = in_turn(organization, compare).await?;
+    let diff = in_turn(&holder, compare).await?;
     Ok(Shown(wire::BranchDiff { changed_bytes, ..diff }))
 }
 
 /// Does work on what was read of catalogues, in its turn.
 async fn in_turn<T: Send + 'static>(
-    of: &OrganizationId,
+    of: &Holder,
     work: impl FnOnce() -> Result<T> + Send + 'static,
 ) -> Result<T> {
     let turn = COMPARISONS.take(of).await;

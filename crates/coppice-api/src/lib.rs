@@ -96,6 +96,7 @@ use axum::middleware::{Next, from_fn, from_fn_with_state, map_request, map_respo
 use axum::response::{IntoResponse, Response};
 use axum::routing::{any, get};
 use coppice_app::App;
+use coppice_app::tasks::Tasks;
 use coppice_core::proxies::TrustedProxies;
 use coppice_core::{Error, ErrorCode};
 use coppice_gateway::Gateway;
@@ -147,8 +148,10 @@ pub struct ApiConfig {
 }
 
 /// All routes. `exposition` makes the page of `/metrics`; by `gateway`, where there is one, the console
-/// reaches branches. To be called within a Tokio runtime.
+/// reaches branches. What has to be done beside requests is among `tasks` then. To be called within a
+/// Tokio runtime.
 pub fn router(
+    tasks: &mut Tasks,
     app: App,
     config: ApiConfig,
     exposition: Arc<dyn Exposition>,
@@ -158,7 +161,10 @@ pub fn router(
     connections::describe();
     let (trusted_proxies, hosts) = (Arc::new(config.trusted_proxies), Arc::new(config.hosts));
     let rates = Arc::new(Rates::new(config.requests_per_second, config.address_requests_per_second));
-    tokio::spawn(clean(rates.clone()));
+    tasks.every("rates_purge", RATES_CLEANING, &rates, |rates| async move {
+        rates.forget_idle();
+        Ok(())
+    });
     let (operations, document) = openapi::operations();
     let limits = Limits {
         rates,
@@ -250,14 +256,6 @@ impl Limits {
             .layer(Extension(self.trusted_proxies.clone()))
             .layer(from_fn_with_state(self.names.clone(), note_route))
             .layer(CatchPanicLayer::custom(move |panic| panicked(audience, &panic)))
-    }
-}
-
-async fn clean(rates: Arc<Rates>) {
-    let mut timer = tokio::time::interval(RATES_CLEANING);
-    loop {
-        timer.tick().await;
-        rates.forget_idle();
     }
 }
 

@@ -39,7 +39,7 @@ pub(crate) fn endpoints() -> Vec<Endpoint> {
         get("/regions", &LIST_REGIONS)
             .says(AREA, "List the regions where branches can be made", "Those that are open to everybody, and those of the organization.")
             .answers("Regions the organization may use.")
-            .forbids_nobody(as_unauthenticated)
+            .hides_forbidden(as_unauthenticated)
             .runs(list_regions),
         get("/instanceTypes", &LIST_INSTANCE_TYPES)
             .says(AREA, "List the sizes an instance can have", "With their CPUs, memory and rates; without a region those of every region.")

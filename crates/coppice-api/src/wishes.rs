@@ -1,4 +1,4 @@
-//! In what form callers would have their answers.
+//! `Accept` and `If-None-Match`: in what form callers would have their answers.
 
 use axum::http::HeaderMap;
 use axum::http::header::{ACCEPT, IF_NONE_MATCH};

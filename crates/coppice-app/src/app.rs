@@ -59,7 +59,7 @@ use parts::{Paying, People, Serving};
 /// after a few seconds.
 const READY_PATIENCE: Duration = Duration::from_secs(3);
 
-/// The use cases of one platform. Every request, connection and routine has a clone: as cheap as
+/// The use cases of one platform. Every request, connection and task has a clone: as cheap as
 /// one of an `Arc`.
 #[derive(Clone)]
 pub struct App(Arc<UseCases>);
@@ -74,23 +74,23 @@ impl Deref for App {
 
 /// The use cases: those of each noun where the noun is, with nothing in reach but what it needs.
 pub struct UseCases {
-    /// Calls that may be repeated.
+    /// Calls with an `Idempotency-Key`.
     pub calls: Calls,
-    /// Who calls, and whether they may.
+    /// Authentication and authorization.
     pub callers: Callers,
     /// The first start.
     pub bootstrap: Bootstrap,
-    /// Signing in.
+    /// Sign-ins, sessions and tokens.
     pub identity: Identity,
-    /// The same at somebody else's provider.
+    /// Sign-ins at an outside OpenID Connect provider.
     pub outside: Outside,
-    /// Who changed what.
+    /// The audit log.
     pub audit: Audit,
-    /// What happened in organizations.
+    /// Events of organizations.
     pub events: Events,
-    /// Where they want to hear of it.
+    /// Webhooks, which deliver these events.
     pub webhooks: Webhooks,
-    /// What branches' servers have logged.
+    /// Logs of branches' servers.
     pub logs: Logs,
     /// Letters.
     pub mail: Mail,
@@ -98,35 +98,35 @@ pub struct UseCases {
     pub users: Users,
     /// Organizations of people.
     pub organizations: Organizations,
-    /// Their members.
+    /// Members of organizations.
     pub members: Members,
-    /// Invitations to become one.
+    /// Invitations to organizations.
     pub invitations: Invitations,
     /// API keys.
     pub keys: Keys,
     /// Projects.
     pub projects: Projects,
-    /// What can be had where.
+    /// Regions, instance types, images and extensions.
     pub offers: Offers,
-    /// The meter.
+    /// The meter of usage.
     pub metering: Metering,
-    /// What was used, and what that costs.
+    /// Reports of usage and its price.
     pub usage: UsageReports,
-    /// What may be used in a month.
+    /// Budgets for a month.
     pub budgets: Budgets,
-    /// What is asked for it.
+    /// Invoices.
     pub billing: Billing,
-    /// What organizations pay with.
+    /// Payment methods, at Stripe.
     pub stripe: Stripe,
-    /// What they owe, where Orb makes the invoices.
+    /// Debts, where Orb makes the invoices.
     pub orb: Orb,
-    /// Those that are billed through AWS Marketplace.
+    /// Organizations that are billed through AWS Marketplace.
     pub marketplace: AwsMarketplace,
     /// Branches.
     pub branches: Branches,
-    /// What is kept of them away from this machine.
+    /// Backups of branches in the store.
     pub backups: Backups,
-    /// What they can be taken back to.
+    /// Histories of branches: the moments that they can be taken back to.
     pub histories: Histories,
     /// When they fall asleep and wake.
     pub sleep: Sleep,

@@ -44,7 +44,7 @@ pub struct UpcomingInvoice {
 /// An invoice in a list.
 #[derive(Clone, Debug)]
 pub struct InvoiceSummary {
-    /// What whoever made it knows it as.
+    /// The invoice's id at its issuer.
     pub id: String,
     /// What the customer knows it as.
     pub number: String,

@@ -9,7 +9,7 @@ use coppice_core::{ApiKeyId, Error, OrganizationId, ProjectId, Result, UserId};
 use coppice_store::{NewApiKey, NewUser, Store, StoreError};
 use zeroize::Zeroizing;
 
-use crate::identity::Passwords;
+use crate::identity::{Asker, Passwords};
 use crate::secrets::{MasterKey, new_password};
 
 /// The name of everything that the first start makes.
@@ -60,7 +60,7 @@ impl Bootstrap {
         let (user, organization, project) =
             (UserId::generate(now), OrganizationId::generate(now), ProjectId::generate(now));
         let (key, password) = (ApiKeySecret::generate(ApiKeyKind::User), new_password());
-        let hash = self.passwords.hash(password.clone()).await?;
+        let hash = self.passwords.hash(password.clone(), &Asker::Known(String::new())).await?;
         let made = FirstAccount { organization, project, key, password };
 
         let mut tx = self.store.begin().await?;

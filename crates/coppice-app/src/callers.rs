@@ -1,4 +1,21 @@
 //! Who calls, and may they: checks 3 to 11 of the order of checks, in one place.
+//!
+//! The order of checks of every request, and what a failure of each is:
+//!
+//! 1. the rate of the address and the size of the headers: 429, 431
+//! 2. route and method: 404 `route_not_found`, 405
+//! 3. the credential: 401
+//! 4. the rate of the credential: 429
+//! 5. parameters of the path: 400 `invalid_path_parameter`
+//! 6. the credential's scope: 403 `insufficient_scope`
+//! 7. a person, where one is needed: 403 `user_required`
+//! 8. membership of the organization: 403 `organization_access_denied`
+//! 9. the member's role: 403 `role_not_allowed`, `owner_required`
+//! 10. limits of the key: 403 `project_access_denied`, `branch_access_denied`, `restricted_key`
+//! 11. an organization that is enabled, for changes: 403 `organization_disabled`
+//! 12. media type, size, JSON and fields of the body: 415, 413, 400
+//! 13. existence of the project, then of the branch: 404
+//! 14. rules that need the stored state: 400, 409, 412, 429
 
 use std::sync::Arc;
 

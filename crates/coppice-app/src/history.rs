@@ -5,11 +5,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use coppice_core::history::{Gap, History, Window};
+use coppice_core::organization::Holder;
 use coppice_core::target::InBranch;
 use coppice_core::{Error, HostId, InstanceId, OrganizationId, Result, VolumeId};
 use coppice_engine::{EngineError, SharedEngine};
 use coppice_store::Store;
-use coppice_turns::Turns;
+use coppice_turns::{Busy, Turns};
 use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 
@@ -20,22 +21,22 @@ use crate::rows::find_branch;
 const LOOKS_MAX: usize = 8;
 /// Readings at a time, for whoever asks.
 const READINGS_MAX: usize = 4;
-/// Of them, those of one organization.
-const READINGS_OF_ORGANIZATION_MAX: usize = 2;
+/// Of them, those of organizations of one holder.
+const READINGS_OF_HOLDER_MAX: usize = 2;
 
 /// What the keeper of history remembers from turn to turn.
 #[derive(Debug)]
 pub(crate) struct Keeper {
     looks: Semaphore,
     /// Instances at which somebody looks.
-    busy: Mutex<HashSet<InstanceId>>,
+    busy: Busy<InstanceId>,
     /// Those of which the last look failed.
     failing: Mutex<HashSet<InstanceId>>,
 }
 
 impl Default for Keeper {
     fn default() -> Self {
-        Self { looks: Semaphore::new(LOOKS_MAX), busy: Mutex::default(), failing: Mutex::default() }
+        Self { looks: Semaphore::new(LOOKS_MAX), busy: Busy::default(), failing: Mutex::default() }
     }
 }
 
@@ -44,18 +45,18 @@ impl Default for Keeper {
 /// others.
 struct Readings {
     volumes: Turns<VolumeId>,
-    all: Turns<OrganizationId>,
+    all: Turns<Holder>,
 }
 
 impl Readings {
     /// Reads in its turn. It has it to its end, also when nobody waits for that any more.
     async fn read<T: Send + 'static>(
         &self,
-        organization: &OrganizationId,
+        holder: &Holder,
         volume: &VolumeId,
         reading: impl Future<Output = Result<T, EngineError>> + Send + 'static,
     ) -> Result<T> {
-        let turns = (self.volumes.take(volume).await, self.all.take(organization).await);
+        let turns = (self.volumes.take(volume).await, self.all.take(holder).await);
         let reading = tokio::spawn(async move {
             let _turns = turns;
             reading.await
@@ -76,10 +77,8 @@ pub struct Histories {
 
 impl Histories {
     pub(crate) fn new(store: Store, engine: SharedEngine, host: HostId) -> Self {
-        let readings = Readings {
-            volumes: Turns::of_each(1),
-            all: Turns::new(READINGS_MAX, READINGS_OF_ORGANIZATION_MAX),
-        };
+        let readings =
+            Readings { volumes: Turns::of_each(1), all: Turns::new(READINGS_MAX, READINGS_OF_HOLDER_MAX) };
         Self { store, engine, host, readings: Arc::new(readings) }
     }
 
@@ -88,9 +87,10 @@ impl Histories {
     pub(crate) async fn keep(&self, keeper: &Arc<Keeper>) -> Result<()> {
         for instance in self.store.metric_instances(&self.host).await? {
             // A replica's history is its primary's.
-            if !instance.id.is_primary() || !keeper.busy.lock().insert(instance.id.clone()) {
+            if !instance.id.is_primary() {
                 continue;
             }
+            let Some(work) = keeper.busy.begin(&instance.id) else { continue };
             let (engine, keeper) = (self.engine.clone(), keeper.clone());
             tokio::spawn(async move {
                 let place = keeper.looks.acquire().await;
@@ -109,7 +109,7 @@ impl Histories {
                 }
                 // How long a look takes is up to the server, too.
                 tokio::time::sleep(began.elapsed()).await;
-                keeper.busy.lock().remove(&instance.id);
+                drop(work);
             });
         }
         Ok(())
@@ -127,7 +127,8 @@ impl Histories {
     /// The same of a volume of one of an organization's branches.
     pub(crate) async fn of_volume(&self, of: &OrganizationId, volume: &VolumeId) -> Result<History> {
         let (engine, read) = (self.engine.clone(), volume.clone());
-        let found = self.readings.read(of, volume, async move { engine.history(&read).await }).await?;
+        let holder = self.store.organization_holder(of).await?;
+        let found = self.readings.read(&holder, volume, async move { engine.history(&read).await }).await?;
         Ok(found.unwrap_or_default())
     }
 
@@ -138,6 +139,7 @@ impl Histories {
         volume: &VolumeId,
     ) -> Result<Option<(Window, Vec<Gap>)>> {
         let (engine, read) = (self.engine.clone(), volume.clone());
-        self.readings.read(of, volume, async move { engine.history_window(&read).await }).await
+        let holder = self.store.organization_holder(of).await?;
+        self.readings.read(&holder, volume, async move { engine.history_window(&read).await }).await
     }
 }

@@ -27,9 +27,10 @@ use zeroize::Zeroizing;
 
 use links::InvitationLinks;
 
+use crate::attempts::{Attempts, JOINING, SIGN_INS, source};
 use crate::audit::Audit;
 use crate::idempotency::commit_with_answer;
-use crate::identity::Passwords;
+use crate::identity::{Asker, Passwords};
 use crate::mail::Mail;
 use crate::members::{count_change_in_tx, too_many_changes};
 use crate::rows::{check_member_in_tx, lock_organization_in_tx};
@@ -109,6 +110,7 @@ pub struct Invitations {
     mail: Mail,
     audit: Audit,
     passwords: Arc<Passwords>,
+    attempts: Attempts,
     limits: OrganizationLimits,
     /// Whether whoever has no account may make one.
     may_make_accounts: bool,
@@ -123,7 +125,8 @@ impl Invitations {
         limits: OrganizationLimits,
         may_make_accounts: bool,
     ) -> Self {
-        Self { store, key, links, mail, audit, passwords, limits, may_make_accounts }
+        let attempts = Attempts::new(store.clone(), key.clone());
+        Self { store, key, links, mail, audit, passwords, attempts, limits, may_make_accounts }
     }
 
     /// Invites somebody. An expired invitation of the same address is replaced.
@@ -324,19 +327,28 @@ impl Invitations {
         let found = self.store.invitation_find_by_link(&self.links.hash(token)).await?;
         let (found, _) = found.ok_or_else(link_not_found)?;
         self.check_pending(&found)?;
+        let from = origin.address.map(source).unwrap_or_default();
+        self.attempts.count(SIGN_INS, &from).await?;
+        self.attempts.count(JOINING, &format!("{} {from}", found.id)).await?;
         let user = UserId::generate(Utc::now());
         let organization = Some(&found.organization);
         let line = self.audit.begin_acceptance(&user, organization, Some(&found.id), origin).await?;
-        let outcome = self.join_as_new(&user, token, person).await;
+        let outcome = self.join_as_new(&user, token, person, origin).await;
         self.audit.end_with(&line, &outcome).await;
         let accepted = outcome?;
         self.audit.note_account(&AccountEvent::new(AccountEventKind::AccountMade, &user, origin)).await;
         Ok((user, accepted))
     }
 
-    async fn join_as_new(&self, user: &UserId, token: &str, person: NewPerson) -> Result<Accepted> {
+    async fn join_as_new(
+        &self,
+        user: &UserId,
+        token: &str,
+        person: NewPerson,
+        origin: &RequestOrigin,
+    ) -> Result<Accepted> {
         let is_email_verified = random::equal(&person.mailed, &self.links.proof(token));
-        let password = self.passwords.hash(person.password).await?;
+        let password = self.passwords.hash(person.password, &Asker::stranger(origin)).await?;
         let (mut tx, invitation) = self.take_invitation(token).await?;
         self.check_pending(&invitation)?;
         let (organization, role) = (invitation.organization, invitation.role);

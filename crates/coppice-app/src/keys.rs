@@ -6,7 +6,7 @@ use std::sync::Arc;
 use chrono::Utc;
 use coppice_core::access::{AskedExpiry, Caller, Grant, Principal, Scope, check_fresh};
 use coppice_core::api_key::{ApiKey, ApiKeyKind, ApiKeySecret};
-use coppice_core::operation::allows_what_asks_anew;
+use coppice_core::operation::needs_fresh_sign_in;
 use coppice_core::{ApiKeyId, Error, ErrorCode, Result};
 use coppice_store::{NewApiKey, ReachedBranch, ReachedProject, Store};
 use parking_lot::Mutex;
@@ -44,7 +44,6 @@ pub(crate) struct KeyUses {
 
 impl KeyUses {
     pub(crate) fn note(&self, key: &ApiKeyId) {
-        // A panic while holding it can leave no half-done change behind.
         let mut used = self.used.lock();
         if !used.contains(key) {
             used.insert(key.clone());
@@ -99,7 +98,7 @@ impl Keys {
 
     async fn create(&self, caller: &Caller, of: &Principal, new: &NewKey) -> Result<(ApiKey, ApiKeySecret)> {
         let grant = caller.grant.narrowed_to(new.grant.clone())?;
-        if allows_what_asks_anew(&grant) {
+        if needs_fresh_sign_in(&grant) {
             check_fresh(caller)?;
         }
         let now = Utc::now();

@@ -7,8 +7,9 @@ use std::time::Duration;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD as BASE64;
 use chrono::{DateTime, Utc};
+use coppice_core::organization::Holder;
 use coppice_core::target::InBranch;
-use coppice_core::{BranchId, Error, ErrorCode, InstanceId, OrganizationId, Result};
+use coppice_core::{BranchId, Error, ErrorCode, InstanceId, Result};
 use coppice_engine::SharedEngine;
 use coppice_store::Store;
 use coppice_telemetry::ceil_ms;
@@ -25,8 +26,8 @@ use crate::{Access, MasterKey};
 const PATIENCE: Duration = Duration::from_secs(20);
 /// Queries that read files at the same time.
 const READERS_MAX: usize = 8;
-/// Of them, queries of one organization.
-const READERS_OF_ORGANIZATION_MAX: usize = 4;
+/// Of them, queries of organizations of one holder.
+const READERS_OF_HOLDER_MAX: usize = 4;
 /// Of these, queries on one branch.
 const READERS_OF_BRANCH_MAX: usize = 2;
 /// Longest cursor that can be one of ours.
@@ -62,14 +63,14 @@ pub struct BranchLogs {
 #[derive(Debug)]
 struct Readers {
     branches: Turns<BranchId>,
-    all: Turns<OrganizationId>,
+    all: Turns<Holder>,
 }
 
 impl Default for Readers {
     fn default() -> Self {
         Self {
             branches: Turns::of_each(READERS_OF_BRANCH_MAX),
-            all: Turns::new(READERS_MAX, READERS_OF_ORGANIZATION_MAX),
+            all: Turns::new(READERS_MAX, READERS_OF_HOLDER_MAX),
         }
     }
 }
@@ -79,11 +80,12 @@ impl Readers {
     /// together with others.
     async fn read<T: Send + 'static>(
         &self,
-        branch: &InBranch,
+        holder: &Holder,
+        branch: &BranchId,
         work: impl FnOnce() -> Result<T> + Send + 'static,
     ) -> Result<T> {
-        let of_branch = self.branches.take(&branch.branch).await;
-        let turn = self.all.take(&branch.within.organization).await;
+        let of_branch = self.branches.take(branch).await;
+        let turn = self.all.take(holder).await;
         do_holding((of_branch, turn), work).await.map_err(Error::internal)?
     }
 }
@@ -128,12 +130,13 @@ impl Logs {
         let seal = CursorSeal { key: &self.key, query: query_name(id, &request)? };
         let cursor = request.cursor.as_deref().map(|text| seal.open(text)).transpose()?;
         let branch = find_branch(&self.store, access).await?;
+        let holder = self.store.organization_holder(&access.organization.id).await?;
         let engine = self.engine.clone();
         let instances: Vec<_> =
             (1..=branch.spec.replicas + 1).map(|ordinal| InstanceId::new(&branch.id, ordinal)).collect();
         let end = EndWithMe::default();
         let is_over = end.0.clone();
-        let reading = self.readers.read(&access.target, move || {
+        let reading = self.readers.read(&holder, id, move || {
             // Large expressions take a while to compile.
             let filters = LogFilters::new(&request.filters)
                 .map_err(|why| Error::invalid(ErrorCode::InvalidFilter, format!("invalid filter: {why}")))?;
@@ -211,9 +214,6 @@ impl CursorSeal<'_> {
 
 #[cfg(test)]
 mod tests {
-    use coppice_core::ProjectId;
-    use coppice_core::target::InProject;
-
     use super::*;
 
     fn cursor() -> LogCursor {
@@ -224,34 +224,26 @@ mod tests {
         .expect("a cursor")
     }
 
-    fn in_branch(organization: &str, branch: &str) -> InBranch {
-        let within = InProject {
-            organization: OrganizationId::from_trusted(organization),
-            project: ProjectId::from_trusted("p"),
-        };
-        InBranch { within, branch: BranchId::from_trusted(branch) }
-    }
-
     #[tokio::test]
     async fn an_abandoned_query_keeps_its_turn_until_its_work_ends() {
         let readers = Arc::new(Readers::default());
-        let branch = in_branch("o", "b");
+        let (holder, branch) = (Holder::from_trusted("o"), BranchId::from_trusted("b"));
         let mut ends = vec![];
         for _ in 0..READERS_OF_BRANCH_MAX {
             let (begun, is_begun) = tokio::sync::oneshot::channel();
             let (end, ended) = std::sync::mpsc::channel::<()>();
-            let (readers, branch) = (readers.clone(), branch.clone());
+            let (readers, holder, branch) = (readers.clone(), holder.clone(), branch.clone());
             let work = move || {
                 begun.send(()).map_err(|()| Error::internal("nobody listens"))?;
                 Ok(ended.recv().is_ok())
             };
-            let query = tokio::spawn(async move { readers.read(&branch, work).await });
+            let query = tokio::spawn(async move { readers.read(&holder, &branch, work).await });
             is_begun.await.expect("it begins");
             query.abort();
             query.await.expect_err("nobody waits for it");
             ends.push(end);
         }
-        let mut next = Box::pin(readers.read(&branch, || Ok(())));
+        let mut next = Box::pin(readers.read(&holder, &branch, || Ok(())));
         assert!(futures_util::poll!(&mut next).is_pending(), "their work goes on");
         drop(ends);
         assert!(tokio::time::timeout(Duration::from_secs(60), next).await.is_ok());

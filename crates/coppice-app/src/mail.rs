@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use coppice_core::budget::{BudgetCovers, USED_UP};
 use coppice_core::id::random_text;
-use coppice_core::limits::LETTERS_PER_ADDRESS_AND_DAY_MAX;
+use coppice_core::limits::{INVITATIONS_PER_ADDRESS_AND_DAY_MAX, LETTERS_PER_ADDRESS_AND_DAY_MAX};
 use coppice_core::mail::{BudgetNews, MailContent};
 use coppice_core::{InvitationId, OrganizationId, Result};
 use coppice_failpoint::failpoint;
@@ -20,12 +20,11 @@ use tokio::sync::Notify;
 use zeroize::Zeroizing;
 
 use crate::invitations::links::InvitationLinks;
-use crate::metrics::{task_begun, task_succeeded};
 
 /// How long sending one letter may take; then somebody else may try.
 const LEASE_SECONDS: u32 = 300;
 /// How often due letters are looked for.
-const LOOK: Duration = Duration::from_secs(5);
+pub(crate) const LOOK: Duration = Duration::from_secs(5);
 /// Pause after the first failure; it doubles with each one.
 const FIRST_PAUSE_SECONDS: u32 = 5;
 const PAUSE_SECONDS_MAX: u32 = 3600;
@@ -60,23 +59,19 @@ impl Mail {
         &self.nudge
     }
 
-    /// Sends letters for ever, if there is a mail server.
-    pub async fn send(&self) {
-        let Some(mailer) = self.mailer.clone() else { return };
-        task_begun("mail", LOOK);
-        loop {
-            match self.send_due(&mailer).await {
-                Ok(true) => task_succeeded("mail"),
-                Ok(false) => {
-                    task_succeeded("mail");
-                    let _ = tokio::time::timeout(LOOK, self.nudge.notified()).await;
-                }
-                Err(error) => {
-                    tracing::warn!("looking for mail to send: {}", error.for_log());
-                    tokio::time::sleep(LOOK).await;
-                }
-            }
+    /// Whether there is a mail server.
+    pub(crate) fn is_sent(&self) -> bool {
+        self.mailer.is_some()
+    }
+
+    /// Sends the next letter, if one is due; then the one after it is at once.
+    pub(crate) async fn send(&self) -> Result<()> {
+        if let Some(mailer) = &self.mailer
+            && self.send_due(mailer).await?
+        {
+            self.nudge.notify_one();
         }
+        Ok(())
     }
 
     /// Promises a letter, if letters are sent at all.
@@ -129,14 +124,18 @@ impl Mail {
         Ok(true)
     }
 
-    /// For how many seconds an address gets no more invitations of one who invites it, as often as that is
-    /// and from whichever organization. One that goes out is counted, also where its server refuses it.
+    /// For how many seconds an address gets no more letters from organizations of one holder, however many those
+    /// are. One that goes out is counted, also where its server refuses it.
     async fn must_wait(&self, due: &DueMail, letter: &Letter) -> Result<Option<u32>> {
-        let MailContent::Invitation { organization, .. } = &due.content else { return Ok(None) };
         if due.attempts > 1 {
             return Ok(None);
         }
-        let max = LETTERS_PER_ADDRESS_AND_DAY_MAX;
+        let (organization, max) = match &due.content {
+            MailContent::Invitation { organization, .. } => {
+                (organization, INVITATIONS_PER_ADDRESS_AND_DAY_MAX)
+            }
+            MailContent::BudgetReached(news) => (&news.organization, LETTERS_PER_ADDRESS_AND_DAY_MAX),
+        };
         let wait = self.store.letter_wait(&letter.to, organization, max).await?;
         if wait.is_none() {
             self.store.letter_note(&letter.to, organization).await?;
@@ -207,7 +206,8 @@ impl Mail {
         let place = format!("{}/console/orgs/{organization}/usage", self.public_url);
         Ok(Some(Letter {
             to,
-            subject: format!("{threshold} % of a budget of {name} are used up"),
+            // Whoever sets it says what the organization is called.
+            subject: format!("{threshold} % of a budget are used up"),
             before: vec![
                 format!("{threshold} % of the budget of {whose}, {limit} {unit} for {month}, are used up."),
                 follows.to_owned(),

@@ -18,9 +18,9 @@ use parking_lot::Mutex;
 
 use crate::sleep::Clients;
 
-/// What is known between two turns.
+/// What is known since the last turn.
 #[derive(Debug, Default)]
-struct Turns {
+struct SinceTurn {
     last: Mutex<Option<(DateTime<Utc>, Instant)>>,
     /// How many of the bytes that clients of a branch were sent are written down.
     /// Held while more are.
@@ -35,12 +35,12 @@ pub struct Metering {
     clients: Arc<dyn Clients>,
     /// Whose volumes are measured.
     host: HostId,
-    turns: Arc<Turns>,
+    since_turn: Arc<SinceTurn>,
 }
 
 impl Metering {
     pub(crate) fn new(store: Store, engine: SharedEngine, clients: Arc<dyn Clients>, host: HostId) -> Self {
-        Self { store, engine, clients, host, turns: Arc::default() }
+        Self { store, engine, clients, host, since_turn: Arc::default() }
     }
 
     /// A turn of the meter: time counts until now, what branches use is read,
@@ -48,10 +48,10 @@ impl Metering {
     pub(crate) async fn take_turn(&self) -> Result<()> {
         // Read first: then it is not later than the metastore's time.
         let begun = Instant::now();
-        let last = *self.turns.last.lock();
+        let last = *self.since_turn.last.lock();
         let last = last.map(|(at, seen)| LastTurn { at, ago: begun - seen });
         let turn = self.store.usage_turn(last).await?;
-        *self.turns.last.lock() = Some((turn.now, begun));
+        *self.since_turn.last.lock() = Some((turn.now, begun));
         report(&turn);
         self.write_egress().await?;
         let stored = self.read_storage().await?;
@@ -76,7 +76,7 @@ impl Metering {
     async fn write_egress(&self) -> Result<()> {
         let metering = self.clone();
         let writing = tokio::spawn(async move {
-            let mut written = metering.turns.sent.lock().await;
+            let mut written = metering.since_turn.sent.lock().await;
             let now = metering.clients.sent();
             let readings = now.iter().filter_map(|(branch, bytes)| {
                 let egress_bytes = bytes - written.get(branch).copied().unwrap_or_default().min(*bytes);

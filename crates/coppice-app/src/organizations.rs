@@ -8,7 +8,7 @@ use chrono::Utc;
 use coppice_core::access::{Caller, check_second_factor};
 use coppice_core::limits::{ORGANIZATIONS_OWNED_MAX, OrganizationLimits};
 use coppice_core::marketplace::Marketplace;
-use coppice_core::organization::{BillingStatus, Organization, Role};
+use coppice_core::organization::{BillingStatus, Holder, Organization, Role};
 use coppice_core::payment::NO_CARD;
 use coppice_core::{Error, ErrorCode, OrganizationId, Result, UserId};
 use coppice_failpoint::failpoint;
@@ -51,6 +51,11 @@ impl Organizations {
         public_url: String,
     ) -> Self {
         Self { store, stripe, subscriptions, deletions, orb_nudge, limits, public_url }
+    }
+
+    /// Who answers for the organization.
+    pub async fn holder<T>(&self, access: &Access<T>) -> Result<Holder> {
+        Ok(self.store.organization_holder(&access.organization.id).await?)
     }
 
     /// Organizations the caller belongs to.

@@ -9,9 +9,8 @@ const REMEMBERED: usize = 16;
 /// longer.
 const PARTS: u32 = 4;
 
-/// Begins turns so early that each ends within a time of the beginning of the one before,
-/// if it takes no longer than the longest of late: what was there when a turn began is
-/// then never waited for longer than that.
+/// Schedules turns so that each ends within a period of the start of the one before, judged by
+/// the longest recent one: what was there when a turn began is dealt with a period later.
 #[derive(Debug)]
 pub(crate) struct Pace {
     within: Duration,

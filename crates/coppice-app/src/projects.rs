@@ -10,7 +10,7 @@ use coppice_store::{Doomed, Store, Tx};
 use crate::Access;
 use crate::idempotency::commit_with_answer;
 use crate::reconciler::Reconciler;
-use crate::rows::{find_project, lock_enabled_organization_in_tx};
+use crate::rows::{find_project, lock_enabled_organization_in_tx, lock_project_in_tx};
 
 /// A project to be made; checked by the caller.
 #[derive(Clone, Debug)]
@@ -116,8 +116,8 @@ impl Projects {
     pub async fn update(&self, access: &Access<InProject>, change: ProjectChange) -> Result<Project> {
         let id = &access.target.project;
         let mut tx = self.store.begin().await?;
-        let locked = self.store.project_lock_in_tx(&mut tx, &access.organization.id, id).await?;
-        let current = locked.ok_or_else(|| Error::project_not_found(id))?;
+        lock_enabled_organization_in_tx(&self.store, &mut tx, &access.organization.id).await?;
+        let current = lock_project_in_tx(&self.store, &mut tx, &access.target).await?;
         let name = change.name.unwrap_or_else(|| current.name.clone());
         let configuration = current.configuration.clone().with(change.configuration);
         if name == current.name && configuration == current.configuration {
@@ -168,8 +168,8 @@ pub(crate) fn protected_from(doing: &str, what: &str, it: &str) -> Error {
     Error::Conflict {
         code: ErrorCode::BranchProtected,
         public: format!(
-            "{what} is protected: to {doing} {it}, take that away first, with `coppice branch unprotect` or \
-             `protected` of updateBranch"
+            "{what} is protected: remove the protection before you {doing} {it} (`coppice branch unprotect`, or \
+             `\"protected\": false` in updateBranch)"
         ),
     }
 }

@@ -63,7 +63,7 @@ pub(crate) fn organization_gone(id: &OrganizationId) -> Error {
     )
 }
 
-/// Locks the project the path names; its organization is locked first, as everywhere.
+/// Locks the project the path names; whoever locks its organization as well, does so before.
 pub(crate) async fn lock_project_in_tx(store: &Store, tx: &mut Tx, place: &InProject) -> Result<Project> {
     let InProject { organization, project } = place;
     let locked = store.project_lock_in_tx(tx, organization, project).await?;

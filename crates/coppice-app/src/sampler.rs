@@ -15,6 +15,7 @@ use coppice_core::{HostId, InstanceId, Result};
 use coppice_engine::SharedEngine;
 use coppice_store::{MeasuredInstance, Store, TakenSample};
 use coppice_telemetry::metrics::{Look, Sample};
+use coppice_turns::Busy;
 use parking_lot::Mutex;
 use tokio::sync::{Semaphore, mpsc};
 use tokio::time::MissedTickBehavior;
@@ -42,7 +43,6 @@ const WAITING_MAX: usize = 10_000;
 #[derive(Default)]
 struct Known {
     before: Option<Look>,
-    is_busy: bool,
     /// How often it did not answer in a row.
     silences: u32,
     rounds_to_skip: u32,
@@ -52,6 +52,8 @@ struct Sampler {
     sampling: Sampling,
     began: Instant,
     known: Mutex<HashMap<InstanceId, Known>>,
+    /// Instances at which somebody looks.
+    busy: Busy<InstanceId>,
     looks: Semaphore,
     looks_at_silent: Semaphore,
     samples: mpsc::Sender<TakenSample>,
@@ -87,6 +89,7 @@ impl Sampling {
             sampling: self.clone(),
             began: Instant::now(),
             known: Mutex::default(),
+            busy: Busy::default(),
             looks: Semaphore::new(LOOKS_MAX),
             looks_at_silent: Semaphore::new(LOOKS_AT_SILENT_MAX),
             samples,
@@ -161,19 +164,19 @@ impl Sampler {
     fn begin_looks(self: &Arc<Self>, instances: Vec<MeasuredInstance>) {
         let mut known = self.known.lock();
         let running: HashSet<_> = instances.iter().map(|instance| &instance.id).collect();
-        known.retain(|id, known| known.is_busy || running.contains(id));
+        known.retain(|id, _| self.busy.has(id) || running.contains(id));
         for instance in instances {
+            let Some(work) = self.busy.begin(&instance.id) else { continue };
             let entry = known.entry(instance.id.clone()).or_default();
-            if entry.is_busy {
-                continue;
-            }
             if entry.rounds_to_skip > 0 {
                 entry.rounds_to_skip -= 1;
                 continue;
             }
-            entry.is_busy = true;
             let (sampler, is_silent) = (self.clone(), entry.silences > 0);
-            tokio::spawn(async move { sampler.look(instance, is_silent).await });
+            tokio::spawn(async move {
+                let _work = work;
+                sampler.look(instance, is_silent).await;
+            });
         }
     }
 
@@ -194,7 +197,6 @@ impl Sampler {
         });
         let mut known = self.known.lock();
         let entry = known.entry(instance.id.clone()).or_default();
-        entry.is_busy = false;
         let has_answered = look.as_ref().is_some_and(|look| look.instance.server.is_some());
         entry.silences = if has_answered { 0 } else { entry.silences.saturating_add(1) };
         entry.rounds_to_skip = entry.silences.saturating_sub(1).min(ROUNDS_SKIPPED_MAX);

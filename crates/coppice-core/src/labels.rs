@@ -9,8 +9,6 @@ pub type Labels = BTreeMap<String, String>;
 pub const LABELS_MAX: usize = 16;
 /// Longest key, in bytes.
 pub const KEY_BYTES_MAX: usize = 63;
-/// Longest value, in characters.
-pub const VALUE_MAX: usize = 255;
 /// What a key has to be, for who typed another one.
 pub const KEY_RULE: &str = "a key has at most 63 letters, digits, dots, hyphens, underscores and slashes, and begins with a letter or digit";
 

@@ -40,7 +40,7 @@ impl Default for OrganizationLimits {
 }
 
 /// Organizations that one user may own.
-pub const ORGANIZATIONS_OWNED_MAX: u32 = 1000;
+pub const ORGANIZATIONS_OWNED_MAX: u32 = 100;
 /// Webhooks of an organization.
 pub const WEBHOOKS_MAX: u32 = 10;
 /// Instances of a branch: the primary and its replicas.
@@ -61,7 +61,9 @@ pub const INVITATION_DAYS: u32 = 7;
 pub const INVITATIONS_PER_HOUR_MAX: u32 = 100;
 /// The same of all organizations of one owner together.
 pub const INVITATIONS_PER_OWNER_AND_HOUR_MAX: u32 = 200;
-/// Letters of invitations that one address gets within a day of all organizations of one owner.
-pub const LETTERS_PER_ADDRESS_AND_DAY_MAX: u32 = 5;
-/// Members that an organization removes or gives another role within a rolling hour.
+/// Letters that one address gets within a day of all organizations of one owner.
+pub const LETTERS_PER_ADDRESS_AND_DAY_MAX: u32 = 20;
+/// How many of them it may have had when it gets an invitation.
+pub const INVITATIONS_PER_ADDRESS_AND_DAY_MAX: u32 = 5;
+/// Members to whom an organization gives more rights within a rolling hour.
 pub const MEMBER_CHANGES_PER_HOUR_MAX: u32 = 200;

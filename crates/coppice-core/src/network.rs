@@ -19,6 +19,20 @@ pub fn source(address: IpAddr) -> IpAddr {
     }
 }
 
+/// The network that is often one party's altogether: of IPv4 the /24, of IPv6 the /48 that a site gets (RFC 6177).
+pub fn site(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V4(address) => {
+            let [a, b, c, _] = address.octets();
+            IpAddr::from([a, b, c, 0])
+        }
+        IpAddr::V6(address) => {
+            let [a, b, c, ..] = address.segments();
+            IpAddr::from([a, b, c, 0, 0, 0, 0, 0])
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -35,6 +49,18 @@ mod tests {
         ] {
             let found = source(address.parse().expect("an address"));
             assert_eq!(found.to_string(), expected, "{address}");
+        }
+    }
+
+    #[test]
+    fn a_site_has_all_networks_of_its_own() {
+        for (address, expected) in [
+            ("192.0.2.7", "192.0.2.0"),
+            ("::ffff:192.0.2.7", "192.0.2.0"),
+            ("2001:db8:1:2:3:4:5:6", "2001:db8:1::"),
+        ] {
+            let [address, expected] = [address, expected].map(|text| text.parse().expect("an address"));
+            assert_eq!(site(address), expected);
         }
     }
 }

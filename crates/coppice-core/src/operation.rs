@@ -100,9 +100,9 @@ macro_rules! operations {
 pub const RUN_SQL_AT_CONSOLE: Operation =
     Operation::new("runSqlAtConsole", Scope::CredentialsRead).running_sql();
 
-/// Whether what this allows is in part what people at a browser are asked for anew: whoever is not asked for it must not
-/// get a key that does it unasked.
-pub fn allows_what_asks_anew(grant: &Grant) -> bool {
+/// Whether the grant covers an operation that needs a fresh sign-in in a browser. A key with such a grant may be made
+/// only after one.
+pub fn needs_fresh_sign_in(grant: &Grant) -> bool {
     let is_allowed = |operation: &Operation| operation.scope.is_some_and(|scope| grant.has_scope(scope));
     ALL.iter().any(|operation| operation.asks_anew && is_allowed(operation))
 }

@@ -139,14 +139,26 @@ impl Role {
         }
     }
 
-    /// Reads a role that can be given to somebody.
-    pub fn parse_assignable(text: &str) -> Option<Self> {
-        Self::ASSIGNABLE.into_iter().find(|role| role.as_str() == text)
-    }
-
     /// Reads a name of the metastore.
     pub fn parse(text: &str) -> Option<Self> {
         [Self::Owner, Self::Admin, Self::Editor, Self::Viewer].into_iter().find(|role| role.as_str() == text)
+    }
+}
+
+/// Who answers for an organization: the user who owns it, else, where it has no owner, the organization itself.
+/// One person may own many organizations, so what is shared out among all is shared out among these.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Holder(String);
+
+impl Holder {
+    /// From what the metastore says.
+    pub fn from_trusted(text: impl Into<String>) -> Self {
+        Self(text.into())
+    }
+
+    /// As the metastore has it.
+    pub fn as_str(&self) -> &str {
+        &self.0
     }
 }
 

@@ -56,14 +56,8 @@ pub const VERCEL_PLAN: &str = "standard";
 /// How the addresses end of people who came from Vercel. Nobody gets mail there.
 pub const VERCEL_ADDRESSES: &str = "@vercel.invalid";
 
-/// Most databases that get to another account together.
-pub const VERCEL_TRANSFER_MAX: usize = 100;
-
 /// Most logins of one database that are good at a time.
 pub const VERCEL_LOGINS_MAX: u32 = 10;
-
-/// Longest time that the secrets of a database are good for after they were rotated, in hours.
-pub const VERCEL_DELAY_HOURS_MAX: u32 = 720;
 
 #[cfg(test)]
 mod tests {

@@ -352,5 +352,5 @@ pub trait Engine: Send + Sync + 'static {
     async fn running_instances(&self) -> Result<Vec<InstanceId>>;
 }
 
-/// An engine shared by the loops and the gateway.
+/// An engine shared by the tasks and the gateway.
 pub type SharedEngine = Arc<dyn Engine>;

@@ -16,9 +16,9 @@ pub(crate) enum Fate {
     Keep,
     /// Its comment, owner or grants change.
     Describe,
-    /// It becomes another one where it is; `redefined`, it needs only what it needs then.
+    /// It is altered in place. With `redefined` its old dependencies are dropped.
     Alter { redefined: bool },
-    /// It goes and is made anew; `changed`, because it is another one then.
+    /// It is dropped and created again; with `changed`, because its definition differs.
     Rebuild { changed: bool },
     /// It is new.
     Add,

@@ -6,8 +6,8 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
-use coppice_app::background::Tasks;
 use coppice_app::reconciler::ControlPlane;
+use coppice_app::tasks::Tasks;
 use coppice_app::{App, AppConfig, Clients, GatewayPlace, IdentityConfig, MasterKey, Reconciler, Server};
 use coppice_core::awake::{ClientSession, NewUse};
 use coppice_core::limits::OrganizationLimits;

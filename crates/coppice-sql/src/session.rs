@@ -125,8 +125,8 @@ impl<S: AsyncRead + AsyncWrite + Send + Unpin> Session<S> {
     }
 
     /// Carries one statement out that changes nothing, and writes its result of at
-    /// most `rows_max` rows, as arrays. To be the only one of its session, so that
-    /// what it sets or ends is nobody's.
+    /// most `rows_max` rows, as arrays. Use the session for this statement only: it may change
+    /// the session's state.
     ///
     /// # Errors
     /// When it fails, or wants to change something.

@@ -329,11 +329,10 @@ impl Store {
         Ok(sqlx::query_scalar(query).bind(names).fetch_all(&self.pool).await?)
     }
 
-    /// Bases that nobody needs: of branches that are gone, those that are older than
-    /// another one that is itself older than what its branch keeps and known to be whole (whoever
-    /// can write to the store can put something of that name there), and those so old of a
-    /// volume that is neither what its branch has nor a version of it. No volume is to be
-    /// made from them.
+    /// Bases to delete: those of deleted branches; those of which a newer one, verified (anybody
+    /// who can write to the store can put an object of that name there), is itself past what the
+    /// branch keeps; and those past it of a volume that the branch neither has nor had as a
+    /// version. Never one that a volume is still to be made from.
     pub async fn base_surplus(&self) -> Result<Vec<String>> {
         Ok(sqlx::query_scalar(
             "select x.name from bases x left join branches b on b.id = x.branch_id

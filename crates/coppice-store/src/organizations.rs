@@ -2,7 +2,7 @@
 
 use chrono::{DateTime, Utc};
 use coppice_core::access::Principal;
-use coppice_core::organization::{BillingStatus, Organization, UsageTier};
+use coppice_core::organization::{BillingStatus, Holder, Organization, UsageTier};
 use coppice_core::{BranchId, OrganizationId, UserId};
 use sqlx::FromRow;
 use sqlx::postgres::PgRow;
@@ -49,6 +49,13 @@ impl From<OrganizationRow> for Organization {
 }
 
 impl Store {
+    /// Who answers for an organization.
+    pub async fn organization_holder(&self, id: &OrganizationId) -> Result<Holder> {
+        let query = sqlx::query_scalar("select sender_of_letters($1)").bind(id.as_str());
+        let holder: String = query.fetch_one(&self.pool).await?;
+        Ok(Holder::from_trusted(holder))
+    }
+
     /// Organizations a caller belongs to, oldest first; an organization's key
     /// belongs to that one. Served by index `members_user`.
     pub async fn organization_list(&self, principal: &Principal) -> Result<Vec<Organization>> {

@@ -2,11 +2,14 @@
 //! something was tried.
 
 use chrono::{DateTime, TimeDelta, Utc};
-use coppice_core::UserId;
 use coppice_core::authentication::Methods;
+use coppice_core::{UserId, email};
 use sqlx::FromRow;
 
 use crate::{Result, Store, StoreError, Tx};
+
+/// Places from where a user signed in that are remembered.
+const SOURCES_MAX: i64 = 32;
 
 /// Which password another one may take the place of.
 #[derive(Clone, Copy)]
@@ -278,6 +281,26 @@ impl Store {
         Ok(())
     }
 
+    /// Whether somebody has signed in from `source` to the account of an address of mail.
+    pub async fn sign_in_source_is_known(&self, email: &str, source: &str) -> Result<bool> {
+        let query = "select exists (select from sign_in_sources s join users u on u.id = s.user_id
+                                    where lower(u.email) = $1 and s.source = $2)";
+        Ok(sqlx::query_scalar(query).bind(email::folded(email)).bind(source).fetch_one(&self.pool).await?)
+    }
+
+    /// Notes from where a user signed in; the last [`SOURCES_MAX`] are kept.
+    pub async fn sign_in_source_note(&self, user: &UserId, source: &str) -> Result<()> {
+        let query = sqlx::query(
+            "with noted as (insert into sign_in_sources (user_id, source) values ($1, $2)
+                            on conflict (user_id, source) do update set seen_at = now())
+             delete from sign_in_sources where user_id = $1 and source in
+                 (select source from sign_in_sources where user_id = $1 and source <> $2
+                  order by seen_at desc offset $3)",
+        );
+        query.bind(user.as_str()).bind(source).bind(SOURCES_MAX - 1).execute(&self.relaxed).await?;
+        Ok(())
+    }
+
     /// Removes what nobody needs any more of signing in, as much of it as can be.
     ///
     /// # Errors
@@ -302,6 +325,7 @@ impl Store {
             // A token with our signature that has no row counts as replaced.
             "delete from refresh_tokens where replaced_at < now() - interval '1 day'",
             "delete from attempts where began_at < now() - interval '1 day'",
+            "delete from sign_in_sources where seen_at < now() - interval '90 days'",
             "delete from oauth_clients c where coalesce(last_used_at, created_at) < now() - interval '90 days'
              and not exists (select from sessions s where s.client_id = c.id)",
             "delete from oauth_clients where last_used_at is null and created_at < now() - interval '1 day'",

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 use coppice_core::branch::{Branch, TrashedBranch};
+use coppice_core::organization::Holder;
 use coppice_core::{BranchId, HostId, OrganizationId, ProjectId, VolumeId};
 use sqlx::{FromRow as _, Row as _};
 
@@ -161,37 +162,31 @@ impl Store {
 
     /// Volumes of a host that are kept of what was: of branches in the trash, and
     /// former versions; each with whose it is.
-    pub async fn kept_volumes(&self, host: &HostId) -> Result<Vec<(OrganizationId, VolumeId)>> {
+    pub async fn kept_volumes(&self, host: &HostId) -> Result<Vec<(Holder, VolumeId)>> {
         let query = sqlx::query_as(
-            "select p.organization_id, v.id from volumes v
+            "select sender_of_letters(p.organization_id), v.id from volumes v
              join branches b on b.id = v.branch_id join projects p on p.id = b.project_id
              where v.host_id = $1 and v.state = 'admitted' and b.goal <> 'deleted'
                and (b.goal = 'trashed' or exists (select from branch_versions n where n.volume_id = v.id))",
         );
         let rows: Vec<(String, String)> = query.bind(host.as_str()).fetch_all(&self.pool).await?;
-        let kept = |(organization, volume)| {
-            (OrganizationId::from_trusted(organization), VolumeId::from_trusted(volume))
-        };
+        let kept = |(holder, volume)| (Holder::from_trusted(holder), VolumeId::from_trusted(volume));
         Ok(rows.into_iter().map(kept).collect())
     }
 
-    /// Deletes for good what an organization has had longest in the trash of a host,
-    /// unless something is being removed there already; returns it.
-    pub async fn trash_purge_oldest(
-        &self,
-        host: &HostId,
-        organization: &OrganizationId,
-    ) -> Result<Option<BranchId>> {
+    /// Deletes for good what organizations of one holder have had longest in the trash of a
+    /// host, unless something is being removed there already; returns it.
+    pub async fn trash_purge_oldest(&self, host: &HostId, holder: &Holder) -> Result<Option<BranchId>> {
         let mut tx = self.begin().await?;
         let ids: Vec<String> = sqlx::query_scalar(
             "select b.id from branches b join volumes v on v.id = b.volume_id join projects p on p.id = b.project_id
-             where b.goal = 'trashed' and v.host_id = $1 and p.organization_id = $2
+             where b.goal = 'trashed' and v.host_id = $1 and sender_of_letters(p.organization_id) = $2
                and not exists (select from branches d join volumes w on w.id = d.volume_id
                                where d.goal = 'deleted' and d.state <> 'deleted' and w.host_id = $1)
              order by b.deleted_at, b.id limit 1 for update of b skip locked",
         )
         .bind(host.as_str())
-        .bind(organization.as_str())
+        .bind(holder.as_str())
         .fetch_all(&mut *tx)
         .await?;
         let removed = remove(&mut tx, ids, "there was no room for the trash").await?;

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use coppice_core::branch::{Branch, BranchState, BranchVersion};
 use coppice_core::claim::ClaimToken;
-use coppice_core::{BranchId, HostId, OrganizationId, VolumeId};
+use coppice_core::organization::Holder;
+use coppice_core::{BranchId, HostId, VolumeId};
 use sqlx::FromRow;
 
 use crate::{NewVolume, Result, Store, Tx};
@@ -231,15 +232,11 @@ impl Store {
     /// Gives up versions that were kept for long enough, and the oldest one of an
     /// organization that has to make room. Returns branches of a host of which a
     /// tombstone names a volume that they don't have any more.
-    pub async fn version_give_up(
-        &self,
-        host: &HostId,
-        makes_room: Option<&OrganizationId>,
-    ) -> Result<Vec<BranchId>> {
+    pub async fn version_give_up(&self, host: &HostId, makes_room: Option<&Holder>) -> Result<Vec<BranchId>> {
         let mut tx = self.begin().await?;
         doom(&mut tx, Which::Due, "it was kept for long enough").await?;
-        if let Some(organization) = makes_room {
-            doom(&mut tx, Which::Oldest(host, organization), "there was no room for it").await?;
+        if let Some(holder) = makes_room {
+            doom(&mut tx, Which::Oldest(host, holder), "there was no room for it").await?;
         }
         let ids: Vec<String> = sqlx::query_scalar(
             "select distinct b.id from tombstones t join volumes v on v.id = t.volume_id and v.state <> 'removed'
@@ -258,7 +255,7 @@ impl Store {
 /// Versions that have to go.
 enum Which<'a> {
     Due,
-    Oldest(&'a HostId, &'a OrganizationId),
+    Oldest(&'a HostId, &'a Holder),
     TooMany(&'a BranchId),
 }
 
@@ -270,7 +267,7 @@ async fn doom(tx: &mut Tx, which: Which<'_>, reason: &str) -> Result<()> {
         Which::Oldest(..) => {
             "select n.volume_id from branch_versions n join volumes v on v.id = n.volume_id
              join branches b on b.id = n.branch_id join projects p on p.id = b.project_id
-             where v.host_id = $2 and p.organization_id = $3
+             where v.host_id = $2 and sender_of_letters(p.organization_id) = $3
                and not exists (select from tombstones t where t.host_id = $2 and t.removed_at is null)
              order by n.until, n.volume_id limit 1 for update of n skip locked"
         }
@@ -287,7 +284,7 @@ async fn doom(tx: &mut Tx, which: Which<'_>, reason: &str) -> Result<()> {
     let query = sqlx::query(sqlx::AssertSqlSafe(sql)).bind(reason);
     let query = match which {
         Which::Due => query,
-        Which::Oldest(host, organization) => query.bind(host.as_str()).bind(organization.as_str()),
+        Which::Oldest(host, holder) => query.bind(host.as_str()).bind(holder.as_str()),
         Which::TooMany(branch) => query.bind(branch.as_str()).bind(VERSIONS_MAX),
     };
     query.execute(&mut **tx).await?;

@@ -2,7 +2,8 @@
 
 use coppice_core::branch::{Branch, BranchState, Reconfigure};
 use coppice_core::claim::ClaimToken;
-use coppice_core::{BranchId, HostId, InstanceId, OrganizationId, VolumeId};
+use coppice_core::organization::Holder;
+use coppice_core::{BranchId, HostId, InstanceId, VolumeId};
 use sqlx::{FromRow, Row as _};
 
 use crate::branches::{BranchRow, COLUMNS};
@@ -61,12 +62,12 @@ struct ClaimedRow {
 
 impl Store {
     /// Whose a branch is, whatever became of it; none when nothing is known of it.
-    pub async fn branch_organization(&self, id: &BranchId) -> Result<Option<OrganizationId>> {
-        let query =
-            "select p.organization_id from branches b join projects p on p.id = b.project_id where b.id = $1";
+    pub async fn branch_holder(&self, id: &BranchId) -> Result<Option<Holder>> {
+        let query = "select sender_of_letters(p.organization_id) from branches b
+                     join projects p on p.id = b.project_id where b.id = $1";
         let found: Option<String> =
             sqlx::query_scalar(query).bind(id.as_str()).fetch_optional(&self.pool).await?;
-        Ok(found.map(OrganizationId::from_trusted))
+        Ok(found.map(Holder::from_trusted))
     }
 
     /// Claims the work on a branch for `lease_seconds`, or looks at it again by the
@@ -220,10 +221,9 @@ impl Store {
     }
 
     /// Forgets branches and projects whose removal is done for over an hour;
-    /// until then the rates of creation still count them. Returns the
-    /// instances of the forgotten branches.
-    pub async fn branch_purge(&self) -> Result<u64> {
-        let branches = sqlx::query(
+    /// until then the rates of creation still count them.
+    pub async fn branch_purge(&self) -> Result<()> {
+        sqlx::query(
             "delete from branches where goal = 'deleted' and state = 'deleted'
                and deleted_at < now() - interval '1 hour'",
         )
@@ -235,6 +235,6 @@ impl Store {
         )
         .execute(&self.relaxed)
         .await?;
-        Ok(branches.rows_affected())
+        Ok(())
     }
 }

@@ -2,8 +2,10 @@
 //!
 //! Work that strangers or tenants cause is done a few at a time. In a line that is served in
 //! order, whoever asks for much keeps everybody else waiting; here a turn goes to whoever has
-//! the fewest, and among these to whoever has waited longest since the last one. So it is the
-//! others of the same owner that one who asks for much waits for.
+//! the fewest, and among these to whoever has waited longest since the last one. A heavy user
+//! waits only behind their own requests.
+
+mod busy;
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::Hash;
@@ -12,6 +14,8 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 use tokio::task::JoinError;
+
+pub use busy::{Busy, Work};
 
 /// Turns of owners, each named by a `K`.
 #[derive(Debug)]

@@ -7,8 +7,9 @@ use std::collections::BTreeMap;
 
 use chrono::{DateTime, Utc};
 use coppice_app::{App, Compared};
+use coppice_core::organization::Holder;
 use coppice_core::storage::{ChangedBytes, FileBytes};
-use coppice_core::{Error, OrganizationId, Result};
+use coppice_core::{Error, Result};
 use coppice_wire as wire;
 use serde::Deserialize;
 
@@ -57,14 +58,14 @@ struct Relation {
 /// How many bytes of each table the first branch has that the second one has not.
 pub(super) async fn bytes(
     app: &App,
-    organization: &OrganizationId,
+    holder: &Holder,
     [branch, against]: [&Compared; 2],
     database: &str,
     sender: &Sender,
 ) -> Result<wire::ChangedBytes> {
     let queries = [DATABASE, FILES].map(str::to_owned);
     let found = read(app, &branch.login, database, sender, &queries).await?;
-    let (database, relations) = in_turn(organization, move || relations(&found.rows)).await?;
+    let (database, relations) = in_turn(holder, move || relations(&found.rows)).await?;
     let files = app.statements.changed_bytes(branch, against, database.database).await?;
     Ok(wire::ChangedBytes {
         checkpointed_at: database.checkpoint.map(wire::Timestamp),

@@ -115,8 +115,8 @@ impl Row {
         Self { forbidden, ..self }
     }
 
-    /// Whoever may not is told what somebody without a credential is told.
-    pub(crate) fn forbids_nobody(self, forbidden: fn(Error) -> ApiError) -> Self {
+    /// A forbidden caller gets the same answer as one without a credential.
+    pub(crate) fn hides_forbidden(self, forbidden: fn(Error) -> ApiError) -> Self {
         Self { forbidden, is_forbidden_documented: false, ..self }
     }
 

@@ -13,8 +13,8 @@ use axum::Router;
 use axum::body::{Body, to_bytes};
 use axum::http::{Request, header};
 use coppice_api::{ApiConfig, Exposition, Hosts, RequestRoute, document, router};
-use coppice_app::background::Tasks;
 use coppice_app::reconciler::ControlPlane;
+use coppice_app::tasks::Tasks;
 use coppice_app::{
     App, AppConfig, AwsMarketplaceConfig, Clients, FirstAccount, GatewayPlace, IdentityConfig, MasterKey,
     OrbConfig, Reconciler, Server, StripeConfig,
@@ -235,7 +235,7 @@ impl Http {
                 metrics_token: None,
                 hosts: Hosts::new(None, IpAddr::V4(Ipv4Addr::LOCALHOST)),
             };
-            (router(app.clone(), config, Arc::new(NoClients), None), app, first, tasks)
+            (router(&mut tasks, app.clone(), config, Arc::new(NoClients), None), app, first, tasks)
         });
         Self { router, app, first, documented: documented(), _tasks: tasks, runtime, metastore }
     }

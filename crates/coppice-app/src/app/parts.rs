@@ -1,4 +1,4 @@
-//! Nouns that are put together with each other.
+//! Builds the groups of use cases that need each other.
 
 use std::sync::Arc;
 

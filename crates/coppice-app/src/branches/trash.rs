@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 
 use chrono::Utc;
 use coppice_core::branch::{Branch, TrashedBranch};
+use coppice_core::organization::Holder;
 use coppice_core::storage::VolumeBytes;
 use coppice_core::target::{InBranch, InProject, InTrash};
-use coppice_core::{BranchId, Error, OrganizationId, Result, VolumeId};
+use coppice_core::{BranchId, Error, Result, VolumeId};
 use coppice_store::{Doomed, StoreError};
 
 use super::{Branches, name_taken};
@@ -182,8 +183,8 @@ impl Branches {
             let kept = self.store.kept_volumes(host).await?;
             makes_room = keeps_most(kept, |volume| known_bytes(&self.engine, volume));
         }
-        if let Some(organization) = &makes_room {
-            purged.extend(self.store.trash_purge_oldest(host, organization).await?);
+        if let Some(holder) = &makes_room {
+            purged.extend(self.store.trash_purge_oldest(host, holder).await?);
         }
         // What a branch was goes after what was deleted.
         let former = makes_room.as_ref().filter(|_| purged.is_empty());
@@ -204,16 +205,16 @@ impl Branches {
 /// Whose volumes take most bytes that they share with nothing else. What was not
 /// measured yet counts as nothing.
 fn keeps_most(
-    kept: Vec<(OrganizationId, VolumeId)>,
+    kept: Vec<(Holder, VolumeId)>,
     known: impl Fn(&VolumeId) -> Option<VolumeBytes>,
-) -> Option<OrganizationId> {
+) -> Option<Holder> {
     let mut bytes = BTreeMap::<_, u64>::new();
-    for (organization, volume) in kept {
+    for (holder, volume) in kept {
         let own = known(&volume).map_or(0, |bytes| bytes.total - bytes.shared.unwrap_or_default());
-        let sum = bytes.entry(organization).or_default();
+        let sum = bytes.entry(holder).or_default();
         *sum = sum.saturating_add(own);
     }
-    bytes.into_iter().max_by_key(|(_, bytes)| *bytes).map(|(organization, _)| organization)
+    bytes.into_iter().max_by_key(|(_, bytes)| *bytes).map(|(holder, _)| holder)
 }
 
 /// The complaint about the name that a branch had.
@@ -233,9 +234,7 @@ mod tests {
 
     #[test]
     fn who_keeps_most_makes_room_and_not_who_keeps_many_or_shares() {
-        let of = |organization: &str, volume: &str| {
-            (OrganizationId::from_trusted(organization), VolumeId::from_trusted(volume))
-        };
+        let of = |holder: &str, volume: &str| (Holder::from_trusted(holder), VolumeId::from_trusted(volume));
         let kept =
             vec![of("many", "a"), of("many", "b"), of("much", "c"), of("shares", "d"), of("unknown", "e")];
         let known = |volume: &VolumeId| {
@@ -247,7 +246,7 @@ mod tests {
             };
             Some(VolumeBytes { total, shared })
         };
-        assert_eq!(keeps_most(kept, known), Some(OrganizationId::from_trusted("much")));
+        assert_eq!(keeps_most(kept, known), Some(Holder::from_trusted("much")));
         assert_eq!(keeps_most(vec![], known), None);
     }
 }

@@ -12,8 +12,8 @@ use coppice_store::RegisteredClient;
 use serde_json::Value;
 
 use super::Identity;
-use super::attempts::{REGISTRATION, source};
 use super::{IdentityError, IdentityResult};
+use crate::attempts::{REGISTRATION, source};
 
 /// Ids of clients that registered themselves begin like this.
 const REGISTERED: &str = "dyn_";
@@ -65,7 +65,7 @@ impl Identity {
         let registration = Registration::read(metadata, &config.own_redirect_uris)?;
         let vouched = &config.clients;
         registration.check_name(vouched)?;
-        self.count_attempt(REGISTRATION, &source(address)).await?;
+        self.attempts.count(REGISTRATION, &source(address)).await?;
         let client = registration.client(format!("{REGISTERED}{}", random_text()), vouched);
         let row = RegisteredClient {
             id: client.id.clone(),

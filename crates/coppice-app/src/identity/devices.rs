@@ -14,8 +14,8 @@ use coppice_store::{BrowserSession, NewDevice, StoreError};
 use serde::Serialize;
 
 use super::Identity;
-use super::attempts::{DEVICE, USER_CODE, source};
 use super::{IdentityError, IdentityResult};
+use crate::attempts::{DEVICE, USER_CODE, source};
 use crate::{AccountEvent, AccountEventKind};
 
 /// How long a person may take to type the code.
@@ -48,7 +48,7 @@ impl std::fmt::Debug for DeviceAnswer {
 pub struct Device {
     /// Name of the program on it.
     pub client: String,
-    /// Whether somebody else than it itself says that it is this one.
+    /// Whether the operator vouches for that name.
     pub is_vouched: bool,
     /// Id of that program.
     pub client_id: String,
@@ -75,7 +75,7 @@ impl Identity {
             let description = "this client connects no devices";
             return Err(OAuthError::new(ErrorCode::UnauthorizedClient, description).into());
         }
-        self.count_attempt(DEVICE, &source(address)).await?;
+        self.attempts.count(DEVICE, &source(address)).await?;
         let scopes = client.granted(params.words("scope"));
         let resource = Resource::asked(params, self.issuers())?.unwrap_or_default();
         let device_code = random::secret();
@@ -112,11 +112,11 @@ impl Identity {
     /// # Errors
     /// `rate_limited`
     pub async fn device_with_code(&self, text: &str, session: &BrowserSession) -> Result<Option<Device>> {
-        self.count_attempt(USER_CODE, session.user.as_str()).await?;
+        self.attempts.count(USER_CODE, session.user.as_str()).await?;
         let Some(code) = user_code::parse(text) else { return Ok(None) };
         let Some(found) = self.store.device_waiting(&self.key.hash(&code)).await? else { return Ok(None) };
         let Some(client) = self.oauth_client(&found.client_id).await? else { return Ok(None) };
-        self.take_attempt_back(USER_CODE, session.user.as_str()).await?;
+        self.attempts.take_back(USER_CODE, session.user.as_str()).await?;
         Ok(Some(Device {
             is_vouched: client.trust != Trust::Nobody,
             client: client.name,

@@ -4,7 +4,6 @@
 //! they let act for them has a *session* of its own, which its tokens name.
 //! Both are rows: without the row, the most valid token is worth nothing.
 
-mod attempts;
 mod authorization;
 mod clients;
 mod devices;
@@ -30,6 +29,7 @@ use coppice_oauth::signing::SigningAlgorithm;
 use coppice_oauth::token::RefreshKey;
 use coppice_store::{Store, StoreError};
 
+use crate::attempts::Attempts;
 use crate::audit::Audit;
 use crate::secrets::MasterKey;
 
@@ -39,7 +39,7 @@ pub use devices::{Device, DeviceAnswer};
 pub use keys::{RotatedKey, rotate_signing_key};
 pub use links::{LINK_LIFETIME, new_sign_in_link};
 pub use passkeys::PasskeyRemoved;
-pub(crate) use passwords::Passwords;
+pub(crate) use passwords::{Asker, Passwords};
 pub use passwords::{PASSWORD_MAX, PASSWORD_MIN, hash_password};
 pub use proofs::{Proof, RecoveryCodes};
 pub use second_factor::{
@@ -104,6 +104,7 @@ pub struct Identity {
     config: Arc<IdentityConfig>,
     keys: Arc<keys::KeyRing>,
     passwords: Arc<Passwords>,
+    attempts: Attempts,
     refresh: Arc<RefreshKey>,
     /// None where browsers have no passkeys.
     site: Option<Arc<Site>>,
@@ -117,6 +118,7 @@ impl Identity {
         config: IdentityConfig,
     ) -> Self {
         Self {
+            attempts: Attempts::new(store.clone(), key.clone()),
             store,
             audit,
             site: Site::at(config.issuers.public_url()).map(Arc::new),

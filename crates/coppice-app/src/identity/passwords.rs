@@ -4,11 +4,12 @@ use std::time::Duration;
 
 use argon2::password_hash::{PasswordHasher, PasswordVerifier};
 use argon2::{Algorithm, Argon2, Params, Version};
-use coppice_core::{Error, Result};
-use coppice_turns::{Turns, do_holding};
+use coppice_core::audit::RequestOrigin;
+use coppice_core::{Error, Result, network};
+use coppice_turns::{Turn, Turns, do_holding};
 use zeroize::Zeroizing;
 
-use super::line::Line;
+use super::line::{Line, Place};
 
 /// Fewest characters of a password.
 pub const PASSWORD_MIN: usize = 10;
@@ -17,8 +18,9 @@ pub const PASSWORD_MAX: usize = 256;
 /// Memory that one check takes, in KiB: a guess costs an attacker as much.
 const MEMORY_KIB: u32 = 32 << 10;
 const PASSES: u32 = 2;
-/// Checks at the same time; the others wait.
-const CHECKS_MAX: usize = 4;
+/// Checks at the same time, of strangers and of those who were here before.
+const STRANGERS_MAX: usize = 3;
+const KNOWN_MAX: usize = 1;
 /// For so long.
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -41,16 +43,44 @@ pub fn hash_password(password: &str) -> Result<String> {
     Ok(hash.to_string())
 }
 
-/// Checks passwords. Of one source one is checked at a time, however many come from there.
+/// Whoever has a password checked, or made.
+#[derive(Debug)]
+pub(crate) enum Asker {
+    /// Somebody who is signed in, or signs in from where they did before.
+    Known(String),
+    /// Anybody else, by the network that they come from.
+    Stranger(String),
+}
+
+impl Asker {
+    pub(crate) fn stranger(origin: &RequestOrigin) -> Self {
+        Self::Stranger(origin.address.map(|address| network::site(address).to_string()).unwrap_or_default())
+    }
+}
+
+/// Checks passwords. Of one network one is checked at a time, however many come from there, and
+/// strangers never take all places.
 #[derive(Debug)]
 pub(crate) struct Passwords {
-    sources: Turns<String>,
+    known: Turns<String>,
+    networks: Turns<String>,
     line: Line,
+}
+
+/// A place in which a password is checked.
+#[derive(Debug)]
+enum Held {
+    Known { _turn: Turn<String> },
+    Stranger { _turn: Turn<String>, _place: Place },
 }
 
 impl Default for Passwords {
     fn default() -> Self {
-        Self { sources: Turns::of_each(1), line: Line::new(CHECKS_MAX) }
+        Self {
+            known: Turns::new(KNOWN_MAX, KNOWN_MAX),
+            networks: Turns::of_each(1),
+            line: Line::new(STRANGERS_MAX),
+        }
     }
 }
 
@@ -62,22 +92,24 @@ const NOBODYS: &str =
 impl Passwords {
     async fn run<T: Send + 'static>(
         &self,
-        from: Option<&str>,
+        asker: &Asker,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T> {
         let waiting = async {
-            let turn = match from {
-                Some(from) => Some(self.sources.take(&from.to_owned()).await),
-                None => None,
-            };
-            (turn, self.line.take().await)
+            match asker {
+                Asker::Known(who) => Held::Known { _turn: self.known.take(who).await },
+                Asker::Stranger(network) => {
+                    let turn = self.networks.take(network).await;
+                    Held::Stranger { _turn: turn, _place: self.line.take().await }
+                }
+            }
         };
         let held = tokio::time::timeout(PATIENCE, waiting).await;
         let held = held.map_err(|_| Error::unavailable("too many passwords are being checked"))?;
         do_holding(held, work).await.map_err(Error::internal)
     }
 
-    /// Whether `password`, which comes from somewhere, is the one that `hash` was made
+    /// Whether `password` is the one that `hash` was made
     /// from; without a hash it is not, which takes as long to find out.
     ///
     /// # Errors
@@ -86,9 +118,9 @@ impl Passwords {
         &self,
         password: Zeroizing<String>,
         hash: Option<String>,
-        from: &str,
+        asker: &Asker,
     ) -> Result<bool> {
-        self.run(Some(from), move || {
+        self.run(asker, move || {
             let known = hash.as_deref().unwrap_or(NOBODYS);
             let is_right = argon2().verify_password(password.as_bytes(), known).is_ok();
             is_right && hash.is_some()
@@ -97,8 +129,8 @@ impl Passwords {
     }
 
     /// See [`hash_password`].
-    pub(crate) async fn hash(&self, password: Zeroizing<String>) -> Result<String> {
-        self.run(None, move || hash_password(&password)).await?
+    pub(crate) async fn hash(&self, password: Zeroizing<String>, asker: &Asker) -> Result<String> {
+        self.run(asker, move || hash_password(&password)).await?
     }
 }
 
@@ -110,31 +142,52 @@ mod tests {
         Zeroizing::new(text.to_owned())
     }
 
+    fn here() -> Asker {
+        Asker::Stranger("192.0.2.0".to_owned())
+    }
+
+    #[tokio::test]
+    async fn strangers_keep_nobody_waiting_who_was_here_before() {
+        let passwords = Passwords::default();
+        let mut held = vec![];
+        for _ in 0..STRANGERS_MAX {
+            held.push(passwords.line.take().await);
+        }
+        let known = Asker::Known("ada@example.net 198.51.100.7".to_owned());
+        let checked = tokio::time::timeout(Duration::from_secs(60), passwords.verify(text(""), None, &known));
+        assert!(!checked.await.expect("it has a place of its own").expect("checked"));
+        let asker = here();
+        let mut stranger = std::pin::pin!(passwords.verify(text(""), None, &asker));
+        assert!(futures_util::poll!(&mut stranger).is_pending());
+        drop(held);
+        assert!(!stranger.await.expect("checked"));
+    }
+
     #[tokio::test]
     async fn a_password_is_known_again_and_no_other_is() {
         let passwords = Passwords::default();
-        let hash = passwords.hash(text("correct horse")).await.expect("a hash");
+        let hash = passwords.hash(text("correct horse"), &here()).await.expect("a hash");
         assert!(hash.starts_with("$argon2id$v=19$m=32768,t=2,p=1$"), "{hash}");
-        assert!(passwords.verify(text("correct horse"), Some(hash.clone()), "here").await.expect("checked"));
-        assert!(!passwords.verify(text("Correct horse"), Some(hash), "here").await.expect("checked"));
+        assert!(passwords.verify(text("correct horse"), Some(hash.clone()), &here()).await.expect("checked"));
+        assert!(!passwords.verify(text("Correct horse"), Some(hash), &here()).await.expect("checked"));
     }
 
     #[tokio::test]
     async fn without_a_password_none_is_right_and_as_much_is_computed() {
         let passwords = Passwords::default();
-        assert!(!passwords.verify(text(""), None, "here").await.expect("checked"));
+        assert!(!passwords.verify(text(""), None, &here()).await.expect("checked"));
         let kind = |hash: &str| hash.rsplitn(3, '$').nth(2).map(str::to_owned);
-        let real = passwords.hash(text("correct horse")).await.expect("a hash");
+        let real = passwords.hash(text("correct horse"), &here()).await.expect("a hash");
         assert_eq!(kind(NOBODYS), kind(&real), "change it with the parameters");
         assert!(argon2::password_hash::phc::PasswordHash::new(NOBODYS).is_ok());
     }
 
     #[tokio::test]
     async fn who_goes_away_frees_no_place_before_the_work_ends() {
-        let passwords = Passwords::default();
+        let (passwords, asker) = (Passwords::default(), here());
         let (begun, has_begun) = tokio::sync::oneshot::channel();
         let (end, may_end) = std::sync::mpsc::channel::<()>();
-        let work = passwords.run(None, move || {
+        let work = passwords.run(&asker, move || {
             begun.send(()).expect("somebody waits for it");
             may_end.recv().expect("the word to end");
         });
@@ -144,11 +197,11 @@ mod tests {
             _ = has_begun => {}
         }
         // By now who waited has gone.
-        assert_eq!(passwords.line.free(), CHECKS_MAX - 1);
+        assert_eq!(passwords.line.free(), STRANGERS_MAX - 1);
         end.send(()).expect("the work listens");
         let all = async {
             let mut all = vec![];
-            for _ in 0..CHECKS_MAX {
+            for _ in 0..STRANGERS_MAX {
                 all.push(passwords.line.take().await);
             }
         };
@@ -160,7 +213,7 @@ mod tests {
     async fn a_password_has_10_to_256_characters() {
         let passwords = Passwords::default();
         for (length, is_fine) in [(9, false), (10, true), (256, true), (257, false)] {
-            let outcome = passwords.hash(text(&"ä".repeat(length))).await;
+            let outcome = passwords.hash(text(&"ä".repeat(length)), &here()).await;
             assert_eq!(outcome.is_ok(), is_fine, "{length}");
         }
     }

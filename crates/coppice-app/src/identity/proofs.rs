@@ -11,7 +11,7 @@ use coppice_store::SecondProof;
 use zeroize::Zeroizing;
 
 use super::Identity;
-use super::attempts::{Bound, CODES, SECOND_FACTOR, source};
+use crate::attempts::{Bound, CODES, SECOND_FACTOR, source};
 use crate::{AccountEvent, AccountEventKind};
 
 /// What a person is shown once: codes of which each lets them in one time.
@@ -99,7 +99,7 @@ impl Identity {
         origin: &RequestOrigin,
     ) -> Result<Option<u32>> {
         for bound in bounds {
-            match self.count_attempt(*bound, &who(*bound, user, origin)).await {
+            match self.attempts.count(*bound, &who(*bound, user, origin)).await {
                 Ok(()) => {}
                 Err(Error::TooMany { retry_after_seconds, .. }) => return Ok(Some(retry_after_seconds)),
                 Err(error) => return Err(error),
@@ -115,7 +115,7 @@ impl Identity {
         origin: &RequestOrigin,
     ) -> Result<()> {
         for bound in bounds {
-            self.take_attempt_back(*bound, &who(*bound, user, origin)).await?;
+            self.attempts.take_back(*bound, &who(*bound, user, origin)).await?;
         }
         Ok(())
     }
@@ -134,7 +134,7 @@ impl Identity {
                 let event = AccountEvent::new(AccountEventKind::RecoveryCodeUsed, user, origin);
                 self.audit.note_account(&event).await;
                 // Somebody else's guesses at the app's codes must not shut its owner out.
-                self.forget_attempts(CODES, &who(CODES, user, origin)).await?;
+                self.attempts.forget(CODES, &who(CODES, user, origin)).await?;
                 self.take_tries_back(user, &[SECOND_FACTOR], origin).await
             }
         }

@@ -13,9 +13,9 @@ use zeroize::Zeroizing;
 
 use super::Identity;
 use super::RecoveryCodes;
-use super::attempts::SECOND_FACTOR;
 use super::proofs::{Evidence, Judged, Proof};
 use super::sign_in::Shown;
+use crate::attempts::SECOND_FACTOR;
 use crate::{AccountEvent, AccountEventKind};
 
 /// How long somebody may take to show the second factor after the first.

@@ -9,7 +9,8 @@ use coppice_store::{BrowserSession, NewBrowserSession, OldPassword, StoreError, 
 use zeroize::Zeroizing;
 
 use super::Identity;
-use super::attempts::{SIGN_IN, SIGN_INS, source};
+use super::passwords::Asker;
+use crate::attempts::{SIGN_IN, SIGN_INS, source};
 use crate::users::check_not_from_vercel;
 use crate::{AccountEvent, AccountEventKind};
 
@@ -20,7 +21,7 @@ pub const SESSION_LIFETIME: TimeDelta = TimeDelta::days(14);
 /// Who changes how they sign in, or does in the console what can't be undone, has shown
 /// within this time who they are.
 const RECENT: TimeDelta = TimeDelta::minutes(15);
-/// Whether that is so of who was asked then.
+/// Whether a sign-in at this time counts as recent.
 pub(super) fn is_recent(asked_at: DateTime<Utc>) -> bool {
     Utc::now() - asked_at < RECENT
 }
@@ -125,14 +126,26 @@ impl Identity {
     ) -> Result<Option<Known>> {
         let from = origin.address.map(source).unwrap_or_default();
         let who = format!("{} {from}", email::folded(email));
+        let asker = match self.store.sign_in_source_is_known(email, &self.key.hash(&from)).await? {
+            true => Asker::Known(who.clone()),
+            false => Asker::stranger(origin),
+        };
         // Counted before the check, so that attempts at the same time count too.
-        self.count_attempt(SIGN_INS, &from).await?;
-        self.count_attempt(SIGN_IN, &who).await?;
+        self.attempts.count(SIGN_INS, &from).await?;
+        self.attempts.count(SIGN_IN, &who).await?;
         let is_possible = email.len() <= EMAIL_MAX && password.chars().count() <= super::PASSWORD_MAX;
         let found = if is_possible { self.store.user_find_by_email(email).await? } else { None };
         let hash = found.as_ref().and_then(|found| found.password.clone());
         let password = if is_possible { password } else { Zeroizing::default() };
-        let is_right = self.passwords.verify(password, hash, &from).await?;
+        let is_right = match self.passwords.verify(password, hash, &asker).await {
+            Ok(is_right) => is_right,
+            Err(error) => {
+                // Nothing was tried.
+                self.attempts.take_back(SIGN_INS, &from).await?;
+                self.attempts.take_back(SIGN_IN, &who).await?;
+                return Err(error);
+            }
+        };
         let Some(found) = found else { return Ok(None) };
         let user = found.user.id;
         if !is_right || found.is_disabled {
@@ -144,8 +157,9 @@ impl Identity {
             self.audit.note_account_later(kind, user, origin);
             return Ok(None);
         }
-        self.take_attempt_back(SIGN_INS, &from).await?;
-        self.take_attempt_back(SIGN_IN, &who).await?;
+        self.attempts.take_back(SIGN_INS, &from).await?;
+        self.attempts.take_back(SIGN_IN, &who).await?;
+        self.store.sign_in_source_note(&user, &self.key.hash(&from)).await?;
         Ok(found.password.map(|password| Known { user, password }))
     }
 
@@ -291,7 +305,7 @@ impl Identity {
         new: Zeroizing<String>,
         origin: &RequestOrigin,
     ) -> Result<PasswordChange> {
-        let hash = match self.passwords.hash(new).await {
+        let hash = match self.passwords.hash(new, &Asker::Known(session.user.as_str().to_owned())).await {
             Ok(hash) => hash,
             Err(Error::Invalid { public, .. }) => return Ok(PasswordChange::Unusable(public)),
             Err(error) => return Err(error),

@@ -183,7 +183,7 @@ fn credentials(config: &AwsMarketplaceConfig) -> Asked<AwsCredentialProvider> {
     }
 }
 
-/// What an answer says that is none. It may say again what it was told.
+/// Reads an error of the provider. It may echo our secret, which is cut out.
 fn refusal(status: StatusCode, body: &[u8], credential: &AwsCredential, what: &'static str) -> AwsError {
     let told: ErrorBody = serde_json::from_slice(body).unwrap_or_default();
     let kind = told.kind.rsplit('#').next().unwrap_or_default();

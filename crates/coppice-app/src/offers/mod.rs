@@ -1,4 +1,4 @@
-//! What can be had where.
+//! Regions, instance types, images and extensions on offer.
 
 mod extensions;
 

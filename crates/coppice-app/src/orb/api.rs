@@ -182,7 +182,7 @@ impl OrbApi {
     }
 }
 
-/// What an answer says that is none. It may say again what it was told.
+/// Reads an error of the provider. It may echo our secret, which is cut out.
 fn refusal(status: StatusCode, body: &[u8], api_key: &str, what: &'static str) -> OrbError {
     let told: ErrorBody = serde_json::from_slice(body).unwrap_or_default();
     let said = told.detail.or(told.title).into_iter().chain(told.validation_errors);

@@ -74,19 +74,9 @@ struct Owed {
 }
 
 impl Orb {
-    /// Looks at organizations that something is said of, until the end of the process.
-    pub(crate) async fn watch(&self) {
-        let Some(orb) = self.api.as_deref() else { return };
-        loop {
-            match self.look_at_organizations(orb).await {
-                Ok(()) => crate::metrics::task_succeeded("orb_customers"),
-                Err(error) => tracing::warn!("looking at organizations at Orb: {}", error.for_log()),
-            }
-            let _ = tokio::time::timeout(LOOK, self.nudge.notified()).await;
-        }
-    }
-
-    async fn look_at_organizations(&self, orb: &OrbApi) -> Result<()> {
+    /// Looks at all organizations that something is said of.
+    pub(crate) async fn look_at_organizations(&self) -> Result<()> {
+        let Some(orb) = self.api.as_deref() else { return Ok(()) };
         loop {
             let claimed = self.store.orb_customers_claim(AT_ONCE, LEASE_SECONDS).await?;
             if claimed.is_empty() {

@@ -51,6 +51,11 @@ impl Orb {
         Self { store, api, stripe, deletions, nudge }
     }
 
+    /// To be notified when something is said of an organization.
+    pub(crate) fn nudge(&self) -> &Arc<Notify> {
+        &self.nudge
+    }
+
     /// Whether it makes invoices here.
     pub(crate) fn is_there(&self) -> bool {
         self.api.is_some()

@@ -3,11 +3,12 @@
 use std::panic::AssertUnwindSafe;
 use std::time::{Duration, Instant};
 
+use coppice_core::BranchId;
 use coppice_core::branch::{BranchState, Goal};
 use coppice_core::claim::ClaimToken;
+use coppice_core::organization::Holder;
 use coppice_core::plan::{InstanceSeen, Seen, Step, plan};
 use coppice_core::volume::VolumeState;
-use coppice_core::{BranchId, OrganizationId};
 use coppice_engine::EngineError;
 use coppice_store::{BranchWork, StoreError};
 use coppice_turns::Turn;
@@ -34,7 +35,7 @@ const PLACE_PATIENCE: Duration = Duration::from_secs(2);
 pub(super) const ENDS_AGAIN: &str = "the server ended again and again, so its next start waits";
 
 /// A place among the branches that are worked on.
-type Place = Turn<Option<OrganizationId>>;
+type Place = Turn<Option<Holder>>;
 
 /// Why a step was not done.
 #[derive(Debug, thiserror::Error)]
@@ -148,8 +149,8 @@ impl Reconciler {
             return place;
         }
         // Without an answer the work itself finds out what is wrong.
-        let organization = store.branch_organization(branch).await.ok().flatten();
-        places.take(&organization).await
+        let holder = store.branch_holder(branch).await.ok().flatten();
+        places.take(&holder).await
     }
 
     /// Gives the place back when it is done, or takes long.

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use coppice_core::{BranchId, InstanceId};
 use coppice_engine::Answer;
+use coppice_turns::{Busy, Work};
 use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 use tokio::time::MissedTickBehavior;
@@ -62,7 +63,6 @@ struct Complaint {
 
 #[derive(Debug, Default)]
 struct Patient {
-    is_asked: bool,
     complaint: Option<Complaint>,
     /// How often it was started anew, and when last.
     starts: u32,
@@ -77,6 +77,8 @@ struct Patient {
 #[derive(Debug)]
 pub(super) struct Health {
     patients: Mutex<HashMap<BranchId, Patient>>,
+    /// Branches whose server is being asked.
+    asked: Busy<BranchId>,
     looks: Semaphore,
     looks_at_ill: Semaphore,
 }
@@ -85,6 +87,7 @@ impl Default for Health {
     fn default() -> Self {
         Self {
             patients: Mutex::default(),
+            asked: Busy::default(),
             looks: Semaphore::new(LOOKS_MAX),
             looks_at_ill: Semaphore::new(LOOKS_AT_ILL_MAX),
         }
@@ -165,17 +168,17 @@ impl Health {
         if self.is_ill(branch) { &self.looks_at_ill } else { &self.looks }
     }
 
-    /// Whether the branch is to be asked by the caller now; nobody else does
-    /// until [`Health::note`].
-    fn begin(&self, branch: &BranchId) -> bool {
-        !std::mem::replace(&mut self.patients.lock().entry(branch.clone()).or_default().is_asked, true)
+    /// Something to hold while the branch is asked; none when it is being asked already.
+    fn begin(&self, branch: &BranchId) -> Option<Work<BranchId>> {
+        let work = self.asked.begin(branch)?;
+        self.patients.lock().entry(branch.clone()).or_default();
+        Some(work)
     }
 
     /// Takes an answer down; true when the reconciler has to know.
     fn note(&self, branch: &BranchId, answer: &Answer) -> bool {
         let mut patients = self.patients.lock();
         let Some(patient) = patients.get_mut(branch) else { return false };
-        patient.is_asked = false;
         if *answer == Answer::Answers {
             return patient.complaint.take().is_some_and(|complaint| complaint.verdict != Verdict::Wait);
         }
@@ -187,8 +190,8 @@ impl Health {
 
     /// Forgets servers that were well for long enough.
     fn discharge(&self) {
-        self.patients.lock().retain(|_, patient| {
-            let is_well = patient.complaint.is_none() && !patient.is_asked;
+        self.patients.lock().retain(|branch, patient| {
+            let is_well = patient.complaint.is_none() && !self.asked.has(branch);
             let is_recent = |start: Option<Instant>| start.is_some_and(|start| start.elapsed() < RECOVERY);
             !is_well || is_recent(patient.last_start) || is_recent(patient.last_try)
         });
@@ -203,8 +206,8 @@ impl Reconciler {
         loop {
             timer.tick().await;
             for branch in self.servers_in_doubt() {
-                if self.inner.health.begin(&branch) {
-                    self.inner.tasks.spawn(self.clone().ask_server(branch));
+                if let Some(work) = self.inner.health.begin(&branch) {
+                    self.inner.tasks.spawn(self.clone().ask_server(branch, work));
                 }
             }
             self.inner.health.discharge();
@@ -222,7 +225,7 @@ impl Reconciler {
         settled.filter(is_in_doubt).cloned().collect()
     }
 
-    async fn ask_server(self, branch: BranchId) {
+    async fn ask_server(self, branch: BranchId, _work: Work<BranchId>) {
         let health = &self.inner.health;
         let Ok(_place) = health.queue(&branch).acquire().await else { return };
         let instance = InstanceId::primary(&branch);
@@ -304,12 +307,12 @@ mod tests {
     fn servers_that_hang_keep_no_other_from_being_looked_at() {
         let (health, ill, new) =
             (Health::default(), BranchId::from_trusted("br_1"), BranchId::from_trusted("br_2"));
-        assert!(health.begin(&ill) && health.begin(&new));
+        assert!(health.begin(&ill).is_some() && health.begin(&new).is_some());
         health.note(&ill, &Answer::Hangs);
         let _all = health.queue(&ill).try_acquire_many(LOOKS_AT_ILL_MAX as u32).expect("every place");
         assert!(health.queue(&ill).try_acquire().is_err());
         assert!(health.queue(&new).try_acquire().is_ok());
-        assert!(health.begin(&ill));
+        assert!(health.begin(&ill).is_some());
         health.note(&ill, &Answer::Answers);
         assert!(health.queue(&ill).try_acquire().is_ok(), "who answers again waits with the others");
     }
@@ -317,15 +320,17 @@ mod tests {
     #[test]
     fn who_answers_again_is_well_and_the_reconciler_knows() {
         let (health, branch) = (Health::default(), BranchId::from_trusted("br_1"));
-        assert!(health.begin(&branch) && !health.begin(&branch), "one look at a time");
+        let work = health.begin(&branch);
+        assert!(work.is_some() && health.begin(&branch).is_none(), "one look at a time");
+        drop(work);
         assert!(!health.note(&branch, &refuses()), "that may be over in a moment");
         assert_eq!(health.complaint(&branch), None);
         health.patients.lock().get_mut(&branch).expect("known").complaint.as_mut().expect("ill").since -=
             REFUSAL_PATIENCE;
-        assert!(health.begin(&branch) && health.note(&branch, &refuses()));
+        assert!(health.begin(&branch).is_some() && health.note(&branch, &refuses()));
         assert!(health.is_hopeless(&branch));
-        assert!(health.begin(&branch) && !health.note(&branch, &refuses()), "nothing new");
-        assert!(health.begin(&branch) && health.note(&branch, &Answer::Answers));
+        assert!(health.begin(&branch).is_some() && !health.note(&branch, &refuses()), "nothing new");
+        assert!(health.begin(&branch).is_some() && health.note(&branch, &Answer::Answers));
         assert_eq!((health.complaint(&branch), health.is_hopeless(&branch)), (None, false));
         health.discharge();
         assert!(health.patients.lock().is_empty());

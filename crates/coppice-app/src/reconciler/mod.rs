@@ -15,6 +15,7 @@ mod attempt;
 mod health;
 mod passwords;
 mod replica_copies;
+mod replica_notes;
 mod replicas;
 mod steps;
 mod tending;
@@ -31,7 +32,8 @@ use std::time::{Duration, Instant};
 
 use coppice_core::claim::ClaimToken;
 use coppice_core::limits::INSTANCES_PER_BRANCH_MAX;
-use coppice_core::{BranchId, HostId, InstallationId, InstanceId, OrganizationId};
+use coppice_core::organization::Holder;
+use coppice_core::{BranchId, HostId, InstallationId, InstanceId};
 use coppice_engine::{SharedEngine, StopMode};
 use coppice_store::Store;
 use coppice_turns::Turns;
@@ -40,16 +42,16 @@ use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::background::Tasks;
 use crate::metrics;
 use crate::secrets::MasterKey;
+use crate::tasks::Tasks;
 use health::Health;
+use replica_notes::ReplicaNotes;
+use replicas::REPLICA_LOOK;
 use upgrade_turns::UpgradeTurns;
 
 /// How often everything that has not reached its goal is looked at.
 const TIMER: Duration = Duration::from_secs(5);
-/// The task that does this.
-const UNSETTLED_WATCH: &str = "unsettled_watch";
 /// Branches worked on at the same time.
 const PLACES: usize = 8;
 /// Pause before the first retry; doubled with each further one.
@@ -73,12 +75,7 @@ struct Work {
     watchers: HashMap<BranchId, watch::Sender<()>>,
     watched_servers: BTreeSet<BranchId>,
     watched_replicas: BTreeSet<InstanceId>,
-    /// Since when replicas that run were seen to receive nothing.
-    idle_replicas: HashMap<InstanceId, Instant>,
-    /// Since when replicas that run do not answer.
-    silent_replicas: HashMap<InstanceId, Instant>,
-    /// Since when replicas take far more room than their branches may.
-    large_replicas: HashMap<InstanceId, Instant>,
+    replica_notes: HashMap<InstanceId, ReplicaNotes>,
     /// Of branches a replica of which is made, the ordinal of that.
     replicas_being_made: HashMap<BranchId, u32>,
     /// How often in a row the replicas of branches could not be brought up.
@@ -122,8 +119,8 @@ struct Inner {
     work: Mutex<Work>,
     health: Health,
     wake: Notify,
-    /// Of branches that are worked on, by whose they are as far as that is known.
-    places: Turns<Option<OrganizationId>>,
+    /// Of branches that are worked on, by who answers for them as far as that is known.
+    places: Turns<Option<Holder>>,
     upgrades: UpgradeTurns,
     tasks: TaskTracker,
     stop: CancellationToken,
@@ -226,21 +223,18 @@ impl Reconciler {
     /// Runs until [`Reconciler::stop`].
     pub async fn run(&self) {
         let inner = &self.inner;
-        metrics::task_begun(UNSETTLED_WATCH, TIMER);
         let mut tasks = Tasks::default();
+        tasks.every("host_heartbeat", TIMER, self, |all| async move { all.heartbeat().await });
+        tasks.every("unsettled_watch", TIMER, self, |all| async move { all.look_at_unsettled().await });
+        tasks.every("replica_watch", REPLICA_LOOK, self, |all| async move { all.look_at_replicas().await });
         let reconciler = self.clone();
         tasks.keep("branch_changes", move || reconciler.clone().listen());
         let reconciler = self.clone();
         tasks.keep("health_watch", move || reconciler.clone().watch_health());
-        let reconciler = self.clone();
-        tasks.keep(replicas::REPLICA_WATCH, move || reconciler.clone().watch_replicas());
-        let mut timer = tokio::time::interval(TIMER);
-        timer.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
             tokio::select! {
                 biased;
                 () = inner.stop.cancelled() => break,
-                _ = timer.tick() => self.look_at_unsettled().await,
                 () = inner.wake.notified() => {}
             }
             for branch in inner.take_nudged() {
@@ -287,24 +281,20 @@ impl Reconciler {
         }
     }
 
-    async fn look_at_unsettled(&self) {
-        let _ = self.inner.store.host_heartbeat(&self.inner.control_plane.host).await;
-        match self.inner.store.branch_unsettled(&self.inner.control_plane.host, false).await {
-            Ok(branches) => {
-                metrics::task_succeeded(UNSETTLED_WATCH);
-                let retrying: HashSet<_> = {
-                    let work = self.inner.lock();
-                    work.failing_since.keys().chain(work.stuck_rotations.keys()).cloned().collect()
-                };
-                for branch in branches.into_iter().filter(|branch| !retrying.contains(branch)) {
-                    self.nudge(branch);
-                }
-            }
-            Err(error) => tracing::warn!("looking for unsettled branches: {error}"),
+    async fn heartbeat(&self) -> coppice_core::Result<()> {
+        Ok(self.inner.store.host_heartbeat(&self.inner.control_plane.host).await?)
+    }
+
+    async fn look_at_unsettled(&self) -> coppice_core::Result<()> {
+        let branches = self.inner.store.branch_unsettled(&self.inner.control_plane.host, false).await?;
+        let retrying: HashSet<_> = {
+            let work = self.inner.lock();
+            work.failing_since.keys().chain(work.stuck_rotations.keys()).cloned().collect()
+        };
+        for branch in branches.into_iter().filter(|branch| !retrying.contains(branch)) {
+            self.nudge(branch);
         }
-        if let Err(error) = self.inner.store.branch_purge().await {
-            tracing::warn!("forgetting deleted branches: {error}");
-        }
+        Ok(())
     }
 }
 

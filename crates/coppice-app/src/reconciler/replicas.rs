@@ -3,7 +3,7 @@
 //! What goes wrong with them is nobody's reason to call the branch failed: it is
 //! ready as soon as its primary is, and *degraded* until its replicas are.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use coppice_core::branch::{BranchState, Goal};
 use coppice_core::claim::ClaimToken;
@@ -18,13 +18,12 @@ use coppice_store::{BranchWork, NewReplica, ReplicaRow};
 use super::Reconciler;
 use super::attempt::StepError;
 use super::replica_copies::{NO_MORE, is_up};
+use super::replica_notes::ReplicaNotes;
 use super::steps::instance_spec;
 use crate::metrics;
 
 /// How often replicas are looked at that nobody complains about.
 pub(super) const REPLICA_LOOK: Duration = Duration::from_secs(20);
-/// The task that does this.
-pub(super) const REPLICA_WATCH: &str = "replica_watch";
 /// A replica that runs and received nothing for so long is made anew. One that has
 /// much of its own log to read first needs some of it.
 const RECEIVES_NOTHING: Duration = Duration::from_secs(300);
@@ -233,7 +232,7 @@ impl Reconciler {
             return Err(StepError::Lost);
         }
         failpoint!("reconciler.replica_renewed");
-        self.forget_what_was_seen_of(instance);
+        self.forget_notes_of(instance);
         self.remove_doomed(&replica.volume.id).await?;
         self.read_replicas(work).await
     }
@@ -267,7 +266,7 @@ impl Reconciler {
         };
         let reason = match answer {
             Answer::Answers => {
-                self.inner.lock().silent_replicas.remove(instance);
+                self.note_of(instance, |notes| notes.silent.note(false));
                 return self.report_replica(work, replica, true, token).await;
             }
             Answer::Refuses(reason) => reason,
@@ -275,10 +274,8 @@ impl Reconciler {
             Answer::Hangs => "the server does not answer".to_owned(),
         };
         self.report_replica(work, replica, false, token).await?;
-        let since = *self.inner.lock().silent_replicas.entry(instance.clone()).or_insert_with(Instant::now);
-        if since.elapsed() > SILENCE_PATIENCE {
+        if self.note_of(instance, |notes| notes.silent.note(true)) > SILENCE_PATIENCE {
             self.stop_replica(work, replica, StopMode::Immediate, token).await?;
-            self.inner.lock().silent_replicas.remove(instance);
         }
         Err(StepError::Unwell(reason))
     }
@@ -298,6 +295,7 @@ impl Reconciler {
         }
         self.report_replica(work, replica, false, token).await?;
         engine.stop(&replica.instance, Some(&replica.volume.id), mode).await?;
+        self.note_of(&replica.instance, ReplicaNotes::stopped);
         Ok(())
     }
 
@@ -314,7 +312,7 @@ impl Reconciler {
         if !inner.store.replica_give_up(&work.branch.id, &replica.instance, token).await? {
             return Err(StepError::Lost);
         }
-        self.forget_what_was_seen_of(&replica.instance);
+        self.forget_notes_of(&replica.instance);
         self.remove_doomed(&replica.volume.id).await
     }
 
@@ -342,34 +340,27 @@ impl Reconciler {
 
     /// Whether a replica runs and has received nothing for too long.
     fn receives_nothing(&self, replica: &InstanceId, is_running: bool, slot: Option<SlotState>) -> bool {
-        let mut inner = self.inner.lock();
-        if !is_running || slot == Some(SlotState::Active) {
-            inner.idle_replicas.remove(replica);
-            return false;
-        }
-        inner.idle_replicas.entry(replica.clone()).or_insert_with(Instant::now).elapsed() > RECEIVES_NOTHING
+        let is_idle = is_running && slot != Some(SlotState::Active);
+        self.note_of(replica, |notes| notes.idle.note(is_idle)) > RECEIVES_NOTHING
     }
 
     /// Notes whether a replica takes far more room than its branch may, and returns that.
     pub(crate) fn note_size_of_replica(&self, replica: &InstanceId, is_too_large: bool) -> bool {
-        let mut inner = self.inner.lock();
-        match is_too_large {
-            true => _ = inner.large_replicas.entry(replica.clone()).or_insert_with(Instant::now),
-            false => _ = inner.large_replicas.remove(replica),
-        }
+        self.note_of(replica, |notes| notes.large.note(is_too_large));
         is_too_large
     }
 
     fn is_large(&self, replica: &InstanceId) -> bool {
-        let since = self.inner.lock().large_replicas.get(replica).copied();
-        since.is_some_and(|since| since.elapsed() > LARGE_PATIENCE)
+        self.note_of(replica, |notes| notes.large.lasts()) > LARGE_PATIENCE
     }
 
-    /// It has another volume, or none.
-    fn forget_what_was_seen_of(&self, replica: &InstanceId) {
-        let mut inner = self.inner.lock();
-        inner.idle_replicas.remove(replica);
-        inner.large_replicas.remove(replica);
+    fn note_of<T>(&self, replica: &InstanceId, note: impl FnOnce(&mut ReplicaNotes) -> T) -> T {
+        note(self.inner.lock().replica_notes.entry(replica.clone()).or_default())
+    }
+
+    /// Forgets what was noticed of a replica that has another volume, or none.
+    fn forget_notes_of(&self, replica: &InstanceId) {
+        self.inner.lock().replica_notes.remove(replica);
     }
 
     /// Nudges the branch as soon as a replica's server ends.
@@ -382,21 +373,11 @@ impl Reconciler {
         self.nudge_at_exit(branch, instance, move |work| _ = work.watched_replicas.remove(&ended));
     }
 
-    /// Looks now and then whether replicas still follow.
-    pub(super) async fn watch_replicas(self) {
-        metrics::task_begun(REPLICA_WATCH, REPLICA_LOOK);
-        let mut timer = tokio::time::interval(REPLICA_LOOK);
-        timer.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-        loop {
-            timer.tick().await;
-            match self.inner.store.replica_branches(&self.inner.control_plane.host).await {
-                Ok(branches) => {
-                    metrics::task_succeeded(REPLICA_WATCH);
-                    branches.into_iter().for_each(|branch| self.nudge(branch));
-                }
-                Err(error) => tracing::warn!("looking for replicas: {error}"),
-            }
-        }
+    /// Looks whether replicas still follow.
+    pub(super) async fn look_at_replicas(&self) -> coppice_core::Result<()> {
+        let branches = self.inner.store.replica_branches(&self.inner.control_plane.host).await?;
+        branches.into_iter().for_each(|branch| self.nudge(branch));
+        Ok(())
     }
 }
 

@@ -169,7 +169,7 @@ impl StripeApi {
     }
 }
 
-/// What an answer says that is none. It may say again what it was told.
+/// Reads an error of the provider. It may echo our secret, which is cut out.
 fn refusal(status: StatusCode, body: &[u8], secret_key: &str, what: &'static str) -> StripeError {
     let told = serde_json::from_slice::<ErrorBody>(body).ok().map(|refusal| refusal.error);
     let is_missing = told.as_ref().is_some_and(|told| told.code.as_deref() == Some("resource_missing"));

@@ -70,19 +70,9 @@ impl Method {
 }
 
 impl Stripe {
-    /// Looks at customers that something is said of, until the end of the process.
-    pub(crate) async fn watch(&self) {
-        let Some(stripe) = self.api.as_deref() else { return };
-        loop {
-            match self.look_at_customers(stripe).await {
-                Ok(()) => crate::metrics::task_succeeded("stripe_customers"),
-                Err(error) => tracing::warn!("looking at customers: {}", error.for_log()),
-            }
-            let _ = tokio::time::timeout(LOOK, self.nudge.notified()).await;
-        }
-    }
-
-    async fn look_at_customers(&self, stripe: &StripeApi) -> Result<()> {
+    /// Looks at all customers that something is said of.
+    pub(crate) async fn look_at_customers(&self) -> Result<()> {
+        let Some(stripe) = self.api.as_deref() else { return Ok(()) };
         loop {
             let claimed = self.store.stripe_customers_claim(AT_ONCE, LEASE_SECONDS).await?;
             if claimed.is_empty() {

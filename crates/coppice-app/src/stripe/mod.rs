@@ -50,4 +50,9 @@ impl Stripe {
         let api = config.map(|config| Arc::new(StripeApi::new(config)));
         Self { store, api, public_url, nudge: Arc::default(), new_customer }
     }
+
+    /// To be notified when something is said of a customer.
+    pub(crate) fn nudge(&self) -> &Arc<Notify> {
+        &self.nudge
+    }
 }

@@ -49,7 +49,7 @@ pub struct ResourceSeen {
 /// What programs of the account are told to connect with: a name and a value.
 pub type ResourceSecrets = Vec<(&'static str, Zeroizing<String>)>;
 
-/// A database as who asked for it is told of it.
+/// The answer to a request for a database: its state and its secrets.
 pub type ResourceTold = (ResourceSeen, ResourceSecrets);
 
 /// A database that is to be written down with its project and its branch.

@@ -4,12 +4,13 @@
 //! Releases count in different places; each has a statement of its own. What
 //! the numbers mean is in `docs/metrics.md`.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use coppice_core::statistics::{InstanceStatistics, Operations, ServerStatistics};
 use coppice_core::{InstanceId, VolumeId};
+use coppice_turns::{Busy, do_holding};
 use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 use tokio_postgres::Row;
@@ -146,7 +147,7 @@ pub(super) struct Measuring {
     prepared: Mutex<HashMap<InstanceId, Weak<Session>>>,
     disks: Arc<Mutex<HashMap<VolumeId, DiskSize>>>,
     /// Volumes that are being measured, some of them perhaps for ever.
-    measuring: Arc<Mutex<HashSet<VolumeId>>>,
+    measuring: Busy<VolumeId>,
     places: Arc<Semaphore>,
     slow_places: Arc<Semaphore>,
 }
@@ -156,7 +157,7 @@ impl Default for Measuring {
         Self {
             prepared: Mutex::default(),
             disks: Arc::default(),
-            measuring: Arc::default(),
+            measuring: Busy::default(),
             places: Arc::new(Semaphore::new(PLACES)),
             slow_places: Arc::new(Semaphore::new(SLOW_PLACES)),
         }
@@ -247,29 +248,24 @@ impl Measuring {
 
     /// The size of a volume's directory; none while it is being measured already.
     async fn size_now(&self, volume: &VolumeId, taken: Taken, written: Option<Written>) -> Option<u64> {
-        if self.measuring.lock().contains(volume) {
+        if self.measuring.has(volume) {
             return None;
         }
         let is_slow = self.disks.lock().get(volume).is_some_and(|known| known.took >= SLOW);
         let slow_place =
             if is_slow { Some(self.slow_places.clone().acquire_owned().await.ok()?) } else { None };
         let place = (slow_place, self.places.clone().acquire_owned().await.ok()?);
-        if !self.measuring.lock().insert(volume.clone()) {
-            return None;
-        }
-        let (measuring, disks, id) = (self.measuring.clone(), self.disks.clone(), volume.clone());
-        let measure = tokio::task::spawn_blocking(move || {
-            // Kept as long as this takes, whoever waits for it.
-            let _place = place;
+        let work = self.measuring.begin(volume)?;
+        let (disks, id) = (self.disks.clone(), volume.clone());
+        let measure = move || {
             let started = Instant::now();
             let bytes = taken.bytes();
             let (measured, took) = (Instant::now(), started.elapsed());
             let size = DiskSize { bytes, written, measured, took, known: measured };
-            disks.lock().insert(id.clone(), size);
-            measuring.lock().remove(&id);
+            disks.lock().insert(id, size);
             bytes
-        });
-        measure.await.ok()
+        };
+        do_holding((place, work), measure).await.ok()
     }
 }
 
@@ -419,7 +415,7 @@ mod tests {
     #[tokio::test]
     async fn a_directory_whose_measuring_does_not_end_is_left_alone() {
         let (measuring, volume) = (Measuring::default(), VolumeId::from_trusted("vol_1"));
-        measuring.measuring.lock().insert(volume.clone());
+        let _work = measuring.measuring.begin(&volume).expect("nobody measures it");
         let tmp = alone(&UntrustedPath::new("/".as_ref(), "tmp"));
         let size = async || measuring.disk_size_near_limit(&volume, tmp.clone()).await;
         assert_eq!(size().await, None);

@@ -343,3 +343,26 @@ async fn an_account_is_reclaimed_once_and_only_where_nobody_had_verified_it() {
         assert!(account.is_email_verified);
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_last_places_are_remembered_from_which_somebody_signed_in() {
+    let server = Postgres::shared();
+    let (store, mut sql) = with_user(&server.database().await, true).await;
+    let is_known =
+        async |email: &str, source: &str| store.sign_in_source_is_known(email, source).await.unwrap();
+    assert!(!is_known("ada@example.com", "home").await);
+    for source in ["home", "home", "work"] {
+        store.sign_in_source_note(&user(), source).await.unwrap();
+    }
+    assert!(is_known("Ada@example.com", "home").await && is_known("ada@example.com", "work").await);
+    assert!(!is_known("eve@example.com", "home").await, "it is hers alone");
+    sqlx::raw_sql("update sign_in_sources set seen_at = now() - interval '1 day' where source = 'home'")
+        .execute(&mut sql)
+        .await
+        .unwrap();
+    for number in 0..31 {
+        store.sign_in_source_note(&user(), &number.to_string()).await.unwrap();
+    }
+    assert!(!is_known("ada@example.com", "home").await, "the one longest ago is forgotten");
+    assert!(is_known("ada@example.com", "work").await);
+}

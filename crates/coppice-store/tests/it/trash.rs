@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use coppice_core::branch::Goal;
+use coppice_core::organization::Holder;
 use coppice_core::{BranchId, HostId, OrganizationId, ProjectId};
 use coppice_store::{Doomed, Store};
 use sqlx::PgConnection;
@@ -127,12 +128,12 @@ async fn what_leaves_the_trash_has_a_tombstone_and_does_not_come_back() {
         sqlx::raw_sql("select pg_sleep(0.001)").execute(&mut sql).await.unwrap();
     }
     assert_eq!(store.trash_purge_due().await.unwrap(), [id('b')], "the others have time left");
-    let host = HostId::from_trusted("h");
+    let (host, holder) = (HostId::from_trusted("h"), store.organization_holder(&organization).await.unwrap());
     let kept = store.kept_volumes(&host).await.unwrap();
     let mut kept: Vec<_> = kept.iter().map(|(whose, volume)| (whose, &volume.as_str()[..1])).collect();
     kept.sort_unstable();
-    assert_eq!(kept, [(&organization, "c"), (&organization, "v")], "b is doomed");
-    assert_eq!(store.trash_purge_oldest(&host, &organization).await.unwrap(), None, "one after the other");
+    assert_eq!(kept, [(&holder, "c"), (&holder, "v")], "b is doomed");
+    assert_eq!(store.trash_purge_oldest(&host, &holder).await.unwrap(), None, "one after the other");
     sqlx::raw_sql(
         "update volumes set state = 'removed' where id like 'b%'; update branches set state = 'deleted'
         where goal = 'deleted'",
@@ -140,9 +141,9 @@ async fn what_leaves_the_trash_has_a_tombstone_and_does_not_come_back() {
     .execute(&mut sql)
     .await
     .unwrap();
-    let neighbour = OrganizationId::from_trusted("n");
+    let neighbour = Holder::from_trusted("n");
     assert_eq!(store.trash_purge_oldest(&host, &neighbour).await.unwrap(), None, "it is not theirs");
-    assert_eq!(store.trash_purge_oldest(&host, &organization).await.unwrap(), Some(id('c')));
+    assert_eq!(store.trash_purge_oldest(&host, &holder).await.unwrap(), Some(id('c')));
     assert_eq!(tombstones(&mut sql).await, "bc");
     assert!(!undelete(&store, 'b', None).await.unwrap() && !undelete(&store, 'c', None).await.unwrap());
     let mut tx = store.begin().await.unwrap();

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
-use coppice_app::background::Tasks;
+use coppice_app::tasks::Tasks;
 use coppice_core::Error;
 use coppice_gateway::{Certificate, CertificateFiles, Gateway};
 use parking_lot::Mutex;

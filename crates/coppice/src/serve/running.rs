@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use coppice_api::ConnectionLimits;
-use coppice_app::background::{Tasks, kept};
+use coppice_app::tasks::{Tasks, kept};
 use coppice_engine::EngineError;
 use coppice_engine::local::LocalEngine;
 use coppice_gateway::Gateway;
@@ -78,7 +78,10 @@ impl Running {
         let gateway_task = tokio::spawn(gateway.clone().serve(gateway_listener, stop.clone()));
         let page = Page::new(counted.clone(), config, app.clone(), platform.engine.clone(), gateway.clone());
         let branches = coppice_api::gateway_routes(gateway.clone(), config.trusted_proxies.clone());
-        let operations = coppice_api::router(app.clone(), config.api.clone(), page, Some(gateway.clone()));
+        let mut tasks = Tasks::default();
+        let api_config = config.api.clone();
+        let operations =
+            coppice_api::router(&mut tasks, app.clone(), api_config, page, Some(gateway.clone()));
         let agents =
             coppice_mcp::router(&operations, app.identity.issuers().public_url(), config.api.hosts.clone());
         let platform_routes = coppice_api::beside(operations, agents, config.trusted_proxies.clone());
@@ -88,7 +91,6 @@ impl Running {
         }
         let served = coppice_api::serve(api, router, gateway.clone(), limits, stop.clone().cancelled_owned());
         let api_task = tokio::spawn(served);
-        let mut tasks = Tasks::default();
         app.begin_tasks(&mut tasks);
         begin_tasks_of_machine(&mut tasks, config, platform);
         tasks.keep("predecessors", {

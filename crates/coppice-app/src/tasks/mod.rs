@@ -4,12 +4,16 @@
 //! says why it failed, and `/metrics` when it last succeeded and how often it
 //! should.
 
+mod list;
+
 use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
 use std::time::Duration;
 
 use coppice_core::Result;
 use futures_util::FutureExt as _;
-use tokio::time::Instant;
+use tokio::sync::Notify;
+use tokio::time::{Instant, timeout_at};
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::metrics;
@@ -49,7 +53,22 @@ impl Tasks {
         S: Clone + Send + 'static,
         F: Future<Output = Result<()>> + Send + 'static,
     {
-        self.repeat(name, longest, move |_, _| period, state, work);
+        self.repeat((name, longest), move |_, _| period, &Arc::default(), state, work);
+    }
+
+    /// The same, and as soon as it has ended when somebody nudges it.
+    pub fn nudged<S, F>(
+        &mut self,
+        name: &'static str,
+        period: Duration,
+        nudge: &Arc<Notify>,
+        state: &S,
+        work: impl Fn(S) -> F + Send + 'static,
+    ) where
+        S: Clone + Send + 'static,
+        F: Future<Output = Result<()>> + Send + 'static,
+    {
+        self.repeat((name, period), move |_, _| period, nudge, state, work);
     }
 
     /// The same, so that what was there when a turn began is dealt with `period` later: the
@@ -65,17 +84,18 @@ impl Tasks {
         F: Future<Output = Result<()>> + Send + 'static,
     {
         let mut pace = Pace::new(period);
-        self.repeat(name, period, move |took, is_done| pace.next(took, is_done), state, work);
+        let pause = move |took, is_done| pace.next(took, is_done);
+        self.repeat((name, period), pause, &Arc::default(), state, work);
     }
 
     /// Does `work` at once, and again and again. By how long a turn took, and whether
-    /// it went well, `pause` says how long after its beginning the next one begins; not
-    /// before it has ended.
+    /// it went well, `pause` says how long after its beginning the next one begins, unless
+    /// somebody nudges it; not before it has ended.
     fn repeat<S, F>(
         &mut self,
-        name: &'static str,
-        longest: Duration,
+        (name, longest): (&'static str, Duration),
         mut pause: impl FnMut(Duration, bool) -> Duration + Send + 'static,
+        nudge: &Arc<Notify>,
         state: &S,
         work: impl Fn(S) -> F + Send + 'static,
     ) where
@@ -83,13 +103,14 @@ impl Tasks {
         F: Future<Output = Result<()>> + Send + 'static,
     {
         metrics::task_begun(name, longest);
-        let state = state.clone();
+        let (state, nudge) = (state.clone(), nudge.clone());
         self.0.push(AbortOnDropHandle::new(tokio::spawn(async move {
-            let mut turns = Turns { name, complaint: None };
+            let mut runs = Runs { name, complaint: None };
             loop {
                 let began = Instant::now();
-                let is_done = turns.take(work(state.clone())).await;
-                tokio::time::sleep_until(began + pause(began.elapsed(), is_done)).await;
+                let is_done = runs.run(work(state.clone())).await;
+                let next = began + pause(began.elapsed(), is_done);
+                let _ = timeout_at(next, nudge.notified()).await;
             }
         })));
     }
@@ -103,15 +124,15 @@ impl Tasks {
     }
 }
 
-/// A task's turns, one after the other.
-struct Turns {
+/// A task's runs, one after the other.
+struct Runs {
     name: &'static str,
     complaint: Option<String>,
 }
 
-impl Turns {
+impl Runs {
     /// Tells whether it went well.
-    async fn take(&mut self, work: impl Future<Output = Result<()>>) -> bool {
+    async fn run(&mut self, work: impl Future<Output = Result<()>>) -> bool {
         let name = self.name;
         let failure = match AssertUnwindSafe(work).catch_unwind().await {
             Ok(Ok(())) => None,
@@ -120,7 +141,7 @@ impl Turns {
         };
         match &failure {
             None => metrics::task_succeeded(name),
-            // Said once, not at every turn.
+            // Said once, not at every run.
             Some(why) if failure != self.complaint => tracing::warn!("the task {name} failed: {why}"),
             Some(_) => {}
         }

@@ -8,12 +8,12 @@ use coppice_core::Error;
 use coppice_core::usage::METERING;
 use tokio::sync::OnceCell;
 
-use crate::background::Tasks;
+use super::Tasks;
 use crate::drills::Rest;
 use crate::github::Redelivery;
 use crate::history::Keeper;
 use crate::logins::Endings;
-use crate::{App, budgets, marketplace, metrics, orb, stripe};
+use crate::{App, budgets, mail, marketplace, metrics, orb, stripe};
 
 /// How often what is not needed any more is removed.
 const PURGE: Duration = Duration::from_secs(600);
@@ -74,11 +74,10 @@ impl App {
             let app = app.clone();
             async move { app.webhooks.send().await }
         });
-        let app = self.clone();
-        tasks.keep("mail", move || {
-            let app = app.clone();
-            async move { app.mail.send().await }
-        });
+        if self.mail.is_sent() {
+            let nudge = self.mail.nudge();
+            tasks.nudged("mail", mail::LOOK, nudge, self, |app| async move { app.mail.send().await });
+        }
     }
 
     /// What is there is written away from this machine, where a store is set.
@@ -148,11 +147,9 @@ impl App {
         if !self.stripe.is_there() {
             return;
         }
-        metrics::task_begun("stripe_customers", stripe::LOOK);
-        let app = self.clone();
-        tasks.keep("stripe_customers", move || {
-            let app = app.clone();
-            async move { app.stripe.watch().await }
+        let nudge = self.stripe.nudge();
+        tasks.nudged("stripe_customers", stripe::LOOK, nudge, self, |app| async move {
+            app.stripe.look_at_customers().await
         });
         tasks.every("stripe_purge", PURGE, self, |app| async move {
             app.store.stripe_delivery_purge().await.map_err(Error::from)
@@ -164,11 +161,9 @@ impl App {
         if !self.orb.is_there() {
             return;
         }
-        metrics::task_begun("orb_customers", orb::LOOK);
-        let app = self.clone();
-        tasks.keep("orb_customers", move || {
-            let app = app.clone();
-            async move { app.orb.watch().await }
+        let nudge = self.orb.nudge();
+        tasks.nudged("orb_customers", orb::LOOK, nudge, self, |app| async move {
+            app.orb.look_at_organizations().await
         });
         let every = Duration::from_secs(10);
         tasks.every("orb_usage", every, self, |app| async move { app.orb.send_usage().await });
@@ -195,6 +190,9 @@ impl App {
         tasks.every("organization_deletion", PURGE, self, |app| async move { app.deletions.do_all().await });
         tasks.every("organization_purge", PURGE, self, |app| async move {
             app.store.organization_purge().await.map(drop).map_err(Error::from)
+        });
+        tasks.every("branch_purge", PURGE, self, |app| async move {
+            app.store.branch_purge().await.map_err(Error::from)
         });
         tasks.every("idempotency_purge", PURGE, self, |app| async move {
             app.store.idempotency_purge().await.map(drop).map_err(Error::from)

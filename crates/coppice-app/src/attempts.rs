@@ -1,47 +1,63 @@
 //! How often something may be tried.
 
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use chrono::{TimeDelta, Utc};
 use coppice_core::{Error, ErrorCode, Result, network};
+use coppice_store::Store;
 
-use super::Identity;
+use crate::secrets::MasterKey;
 
 /// A bound on trying something.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Bound {
+pub(crate) struct Bound {
     /// What is tried.
-    pub(super) kind: &'static str,
+    pub(crate) kind: &'static str,
     /// How often within `span`.
-    pub(super) max: i32,
+    pub(crate) max: i32,
     /// How long attempts count.
-    pub(super) span: TimeDelta,
+    pub(crate) span: TimeDelta,
 }
 
 const QUARTER: TimeDelta = TimeDelta::minutes(15);
 
 /// Signing in to one account from one address.
-pub(super) const SIGN_IN: Bound = Bound { kind: "sign-in", max: 10, span: QUARTER };
+pub(crate) const SIGN_IN: Bound = Bound { kind: "sign-in", max: 10, span: QUARTER };
 /// Signing in to whichever account from one address.
-pub(super) const SIGN_INS: Bound = Bound { kind: "sign-ins", max: 100, span: QUARTER };
+pub(crate) const SIGN_INS: Bound = Bound { kind: "sign-ins", max: 100, span: QUARTER };
 /// Guessing at the codes of devices.
-pub(super) const USER_CODE: Bound = Bound { kind: "user-code", max: 10, span: QUARTER };
+pub(crate) const USER_CODE: Bound = Bound { kind: "user-code", max: 10, span: QUARTER };
 /// Registering clients from one address.
-pub(super) const REGISTRATION: Bound = Bound { kind: "registration", max: 20, span: QUARTER };
+pub(crate) const REGISTRATION: Bound = Bound { kind: "registration", max: 20, span: QUARTER };
 /// Devices that ask to be connected from one address.
-pub(super) const DEVICE: Bound = Bound { kind: "device", max: 100, span: QUARTER };
+pub(crate) const DEVICE: Bound = Bound { kind: "device", max: 100, span: QUARTER };
 /// Showing the second factor of one account from one address.
-pub(super) const SECOND_FACTOR: Bound = Bound { kind: "second-factor", max: 10, span: QUARTER };
+pub(crate) const SECOND_FACTOR: Bound = Bound { kind: "second-factor", max: 10, span: QUARTER };
 /// Codes of an app for one account from wherever: of a million, three are good
 /// at a time, so who has many addresses must not get many guesses.
-pub(super) const CODES: Bound = Bound { kind: "codes", max: 50, span: TimeDelta::days(1) };
+pub(crate) const CODES: Bound = Bound { kind: "codes", max: 50, span: TimeDelta::days(1) };
 
-impl Identity {
+/// Accepting an invitation by its link from one address, without an account.
+pub(crate) const JOINING: Bound = Bound { kind: "joining", max: 10, span: QUARTER };
+
+/// Attempts that are counted.
+#[derive(Clone)]
+pub(crate) struct Attempts {
+    store: Store,
+    key: Arc<MasterKey>,
+}
+
+impl Attempts {
+    pub(crate) fn new(store: Store, key: Arc<MasterKey>) -> Self {
+        Self { store, key }
+    }
+
     /// Counts an attempt of `who`.
     ///
     /// # Errors
     /// `rate_limited` when there were too many.
-    pub(super) async fn count_attempt(&self, bound: Bound, who: &str) -> Result<()> {
+    pub(crate) async fn count(&self, bound: Bound, who: &str) -> Result<()> {
         let attempts = self.store.attempt_count(bound.kind, &self.key.hash(who), bound.span).await?;
         if attempts.count <= bound.max {
             return Ok(());
@@ -55,17 +71,17 @@ impl Identity {
     }
 
     /// An attempt that succeeded does not count.
-    pub(super) async fn take_attempt_back(&self, bound: Bound, who: &str) -> Result<()> {
+    pub(crate) async fn take_back(&self, bound: Bound, who: &str) -> Result<()> {
         Ok(self.store.attempt_take_back(bound.kind, &self.key.hash(who)).await?)
     }
 
     /// None of the attempts so far counts any more.
-    pub(super) async fn forget_attempts(&self, bound: Bound, who: &str) -> Result<()> {
+    pub(crate) async fn forget(&self, bound: Bound, who: &str) -> Result<()> {
         Ok(self.store.attempts_forget(bound.kind, &self.key.hash(who)).await?)
     }
 }
 
 /// Who is at an address, as one of those who are counted.
-pub(super) fn source(address: IpAddr) -> String {
+pub(crate) fn source(address: IpAddr) -> String {
     network::source(address).to_string()
 }
