@@ -11,7 +11,7 @@ use coppice_core::payment::{Credit, after_look};
 use coppice_core::price_list::{PriceList, cost, month_of, next_month, per_priced_unit};
 use coppice_core::usage::Meter;
 use coppice_core::{Error, ErrorCode, InvoiceId, OrganizationId, Result};
-use coppice_store::{Invoice, MissingInvoice, Store, StoreError, UsageGrouping, UsageQuery, UsageRow};
+use coppice_store::{Invoice, MissingInvoice, Store, UsageGrouping, UsageQuery, UsageRow};
 
 use crate::Access;
 use crate::orb::OrbApi;
@@ -247,7 +247,7 @@ impl Billing {
                     self.store.organization_set_billing_in_tx(&mut tx, &id, status, "").await?;
                 }
             }
-            tx.commit().await.map_err(StoreError::from)?;
+            tx.commit().await?;
         }
         Ok(())
     }

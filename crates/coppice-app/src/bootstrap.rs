@@ -6,7 +6,7 @@ use chrono::Utc;
 use coppice_core::access::{Grant, Principal};
 use coppice_core::api_key::{ApiKeyKind, ApiKeySecret};
 use coppice_core::{ApiKeyId, Error, OrganizationId, ProjectId, Result, UserId};
-use coppice_store::{NewApiKey, NewUser, Store, StoreError};
+use coppice_store::{NewApiKey, NewUser, Store};
 use zeroize::Zeroizing;
 
 use crate::identity::{Asker, Passwords};
@@ -90,7 +90,7 @@ impl Bootstrap {
         };
         self.store.key_insert_in_tx(&mut tx, &key).await?;
         hand_over(&made)?;
-        tx.commit().await.map_err(StoreError::from).map_err(Error::from)?;
+        tx.commit().await.map_err(Error::from)?;
         Ok(made)
     }
 }

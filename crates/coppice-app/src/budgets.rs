@@ -14,7 +14,7 @@ use coppice_core::price_list::{PriceList, cost, month_of, next_month};
 use coppice_core::target::OnBudget;
 use coppice_core::usage::Meter;
 use coppice_core::{Error, ErrorCode, OrganizationId, Result};
-use coppice_store::{Budget, BudgetPart, BudgetReach, Store, StoreError, Tx};
+use coppice_store::{Budget, BudgetPart, BudgetReach, Store, Tx};
 
 use crate::Access;
 use crate::mail::Mail;
@@ -97,7 +97,7 @@ impl Budgets {
             let public = format!("no more than {BUDGETS_MAX} budgets are allowed");
             return Err(Error::invalid(ErrorCode::BudgetLimitReached, public));
         }
-        tx.commit().await.map_err(StoreError::from)?;
+        tx.commit().await?;
         let lines = self.apply(organization).await?;
         lines.into_iter().find(|line| line.budget.subject == *subject).ok_or_else(|| no_budget(subject))
     }
@@ -112,7 +112,7 @@ impl Budgets {
         lock_organization_in_tx(&self.store, &mut tx, organization).await?;
         let woken = self.store.budget_delete_in_tx(&mut tx, organization, subject).await?;
         let woken = woken.ok_or_else(|| no_budget(subject))?;
-        tx.commit().await.map_err(StoreError::from)?;
+        tx.commit().await?;
         woken.into_iter().for_each(|branch| self.reconciler.nudge(branch));
         Ok(())
     }
@@ -156,7 +156,7 @@ impl Budgets {
             let budget = line.map(|line| &line.budget).ok_or_else(|| no_budget(subject))?;
             self.mail_admins_in_tx(&mut tx, organization, budget, (month, *threshold)).await?;
         }
-        tx.commit().await.map_err(StoreError::from)?;
+        tx.commit().await?;
         if !outcome.told.is_empty() {
             self.mail.nudge().notify_one();
         }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use coppice_core::{BranchId, Error, ErrorCode, Result};
 use coppice_failpoint::failpoint;
-use coppice_store::{AnswerRoom, RepeatableRequest, Repetition, Store, StoreError, Tx};
+use coppice_store::{AnswerRoom, RepeatableRequest, Repetition, Store, Tx};
 use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::sync::Notify;
@@ -165,7 +165,7 @@ impl Calls {
         if !self.store.idempotency_keep_in_tx(&mut tx, call.row(), status, &sealed).await? {
             return Err(faster());
         }
-        tx.commit().await.map_err(StoreError::from)?;
+        tx.commit().await?;
         failpoint!("request.committed");
         then.inspect(|waiting| waiting.notify_one());
         Ok(())
@@ -197,7 +197,7 @@ impl Calls {
 pub(crate) async fn commit_with_answer(tx: Tx, then: Option<&Arc<Notify>>) -> Result<()> {
     let then = then.cloned();
     let Ok(running) = CALL.try_with(Arc::clone) else {
-        tx.commit().await.map_err(StoreError::from)?;
+        tx.commit().await?;
         then.inspect(|waiting| waiting.notify_one());
         return Ok(());
     };

@@ -21,7 +21,7 @@ use coppice_core::target::OnInvitation;
 use coppice_core::{Error, ErrorCode, InvitationId, OrganizationId, Result, UserId};
 use coppice_oauth::random;
 use coppice_store::{
-    InvitationFilter, InvitationRecord, NewInvitation, NewUser, OrganizationChange, Store, StoreError, Tx,
+    InvitationFilter, InvitationRecord, NewInvitation, NewUser, OrganizationChange, Store, Tx,
 };
 use zeroize::Zeroizing;
 
@@ -366,7 +366,7 @@ impl Invitations {
             inserted => inserted?,
         }
         self.store.member_insert_in_tx(&mut tx, &organization, user, role).await?;
-        tx.commit().await.map_err(StoreError::from)?;
+        tx.commit().await?;
         Ok(Accepted { organization, role })
     }
 

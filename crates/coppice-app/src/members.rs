@@ -6,7 +6,7 @@ use coppice_core::limits::MEMBER_CHANGES_PER_HOUR_MAX;
 use coppice_core::organization::{Member, Role};
 use coppice_core::target::OnMember;
 use coppice_core::{ApiKeyId, Error, ErrorCode, OrganizationId, Result, UserId};
-use coppice_store::{OrganizationChange, Store, StoreError, Tx};
+use coppice_store::{OrganizationChange, Store, Tx};
 
 use crate::Access;
 use crate::rows::{check_member_in_tx, lock_organization_in_tx};
@@ -51,7 +51,7 @@ impl Members {
         }
         self.store.member_delete_in_tx(&mut tx, organization, user).await?;
         let keys = self.keys_to_review_in_tx(&mut tx, organization, user, None).await?;
-        tx.commit().await.map_err(StoreError::from)?;
+        tx.commit().await?;
         Ok(keys)
     }
 
@@ -83,7 +83,7 @@ impl Members {
         }
         self.store.member_set_role_in_tx(&mut tx, organization, user, role).await?;
         let keys = self.keys_to_review_in_tx(&mut tx, organization, user, Some(role)).await?;
-        tx.commit().await.map_err(StoreError::from)?;
+        tx.commit().await?;
         Ok(keys)
     }
 

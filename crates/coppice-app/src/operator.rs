@@ -5,7 +5,7 @@ use chrono::{DateTime, DurationRound as _, TimeDelta, Utc};
 use coppice_core::organization::{BillingStatus, UsageTier};
 use coppice_core::usage::Meter;
 use coppice_core::{BranchId, Error, ErrorCode, OrganizationId, Result, UserId, email};
-use coppice_store::{NewUser, OldPassword, Store, StoreError};
+use coppice_store::{NewUser, OldPassword, Store};
 
 fn refused(public: impl Into<String>) -> Error {
     Error::invalid(ErrorCode::InvalidField, public)
@@ -49,7 +49,7 @@ pub async fn create_user(store: &Store, email: &str, name: &str, password: Optio
         }
         inserted => inserted?,
     }
-    tx.commit().await.map_err(StoreError::from)?;
+    tx.commit().await?;
     Ok(id)
 }
 
@@ -82,7 +82,7 @@ pub async fn remove_second_factor(store: &Store, email: &str) -> Result<()> {
     if !store.second_factor_remove_in_tx(&mut tx, &id).await? {
         return Err(refused(format!("{email} has no second factor")));
     }
-    tx.commit().await.map_err(StoreError::from)?;
+    tx.commit().await?;
     Ok(())
 }
 
@@ -129,7 +129,7 @@ pub async fn cancel_deletion(store: &Store, organization: &OrganizationId) -> Re
         }
     }
     store.organization_set_billing_in_tx(&mut tx, organization, BillingStatus::Ok, "").await?;
-    tx.commit().await.map_err(StoreError::from)?;
+    tx.commit().await?;
     Ok(())
 }
 

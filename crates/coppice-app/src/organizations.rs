@@ -12,7 +12,7 @@ use coppice_core::organization::{BillingStatus, Holder, Organization, Role};
 use coppice_core::payment::NO_CARD;
 use coppice_core::{Error, ErrorCode, OrganizationId, Result, UserId};
 use coppice_failpoint::failpoint;
-use coppice_store::{Store, StoreError};
+use coppice_store::Store;
 use tokio::sync::Notify;
 
 use crate::access::second_factor_place;
@@ -171,7 +171,7 @@ impl Organizations {
             return Err(has_projects());
         }
         self.store.organization_delete_in_tx(&mut tx, id).await?;
-        tx.commit().await.map_err(StoreError::from)?;
+        tx.commit().await?;
         Ok(())
     }
 
@@ -190,7 +190,7 @@ impl Organizations {
         }
         let (status, reason) = (BillingStatus::DeletionRequested, "its owner asked for its deletion");
         self.store.organization_set_billing_in_tx(&mut tx, id, status, reason).await?;
-        tx.commit().await.map_err(StoreError::from)?;
+        tx.commit().await?;
         failpoint!("organization.deletion_requested");
         self.orb_nudge.notify_one();
         // What is asked for is done, now or by the next look.

@@ -124,7 +124,7 @@ impl Projects {
             return Ok(current);
         }
         let project = self.store.project_update_in_tx(&mut tx, id, &name, &configuration).await?;
-        tx.commit().await.map_err(coppice_store::StoreError::from)?;
+        tx.commit().await?;
         Ok(project)
     }
 
@@ -150,7 +150,7 @@ impl Projects {
         }
         let branches =
             self.store.branch_delete_in_tx(&mut tx, id, Doomed::Everything, "project deleted").await?;
-        tx.commit().await.map_err(coppice_store::StoreError::from)?;
+        tx.commit().await?;
         for branch in branches {
             self.reconciler.nudge(branch);
         }

@@ -61,6 +61,7 @@ mod spec;
 mod storage;
 mod stripe;
 mod subscriptions;
+mod transaction;
 mod transfer;
 mod trash;
 mod usage;
@@ -82,8 +83,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use sqlx::PgPool;
 use sqlx::postgres::{PgConnectOptions, PgListener, PgPoolOptions};
-use sqlx::{PgPool, Postgres, Transaction};
 
 pub use audit::{AuditEnd, AuditFilter, NewAuditLine};
 pub use bases::{BaseRow, DueBase, RecoveredVolumes, StoredLog};
@@ -125,6 +126,7 @@ pub use sleep::{ConnectionTarget, IdleCandidate, KeptVerifier};
 pub use sqlx::postgres::PgConnectOptions as ConnectOptions;
 pub use stripe::{ClaimedCustomer, StripeCustomer, StripeFinding, StripeNews};
 pub use subscriptions::{ArrivedSubscription, EndedSubscription};
+pub use transaction::Tx;
 pub use transfer::{ExportHeader, Transferred, check_export};
 pub use trash::Doomed;
 pub use usage::{MeteredVolume, StoredBytes, UsageReading, UsageTurn};
@@ -143,8 +145,6 @@ pub use work::BranchWork;
 
 /// A result of the store.
 pub type Result<T, E = StoreError> = std::result::Result<T, E>;
-/// A transaction on the metastore.
-pub type Tx = Transaction<'static, Postgres>;
 
 static MIGRATIONS: sqlx::migrate::Migrator = sqlx::migrate!();
 
@@ -167,7 +167,8 @@ pub struct Store {
 async fn begin(pool: &PgPool) -> Result<Tx> {
     let pool = pool.clone();
     let begun = tokio::spawn(async move { pool.begin().await });
-    Ok(begun.await.map_err(|ended| sqlx::Error::Io(std::io::Error::other(ended)))??)
+    let begun = begun.await.map_err(|ended| sqlx::Error::Io(std::io::Error::other(ended)))??;
+    Ok(Tx::new(begun))
 }
 
 impl Store {

@@ -169,7 +169,7 @@ impl Store {
         .bind(news.installation.as_str())
         .execute(&mut *tx)
         .await?;
-        Ok(tx.commit().await?)
+        tx.commit().await
     }
 
     /// Notes that Vercel has a login: those that it had before end now.

@@ -224,7 +224,7 @@ impl Branches {
         note_effect_in_tx(&self.store, &mut tx, &id).await?;
         // Before the commit, so that no change of its state can be missed.
         let ready = self.reconciler.watch(&id);
-        tx.commit().await.map_err(|error| name_taken(error.into(), &new.name))?;
+        tx.commit().await.map_err(|error| name_taken(error, &new.name))?;
         failpoint!("branch.committed");
         self.come_up(place, &id, ready).await
     }

@@ -4,7 +4,7 @@ use coppice_core::branch::Branch;
 use coppice_core::limits::{BRANCH_CHILDREN_MAX, BRANCH_DEPTH_MAX};
 use coppice_core::target::InBranch;
 use coppice_core::{BranchId, Error, ErrorCode, Result};
-use coppice_store::{StoreError, Tx};
+use coppice_store::Tx;
 
 use super::Branches;
 use super::create::{too_deep, too_many_children};
@@ -20,7 +20,7 @@ impl Branches {
     pub async fn detach(&self, access: &Access<InBranch>) -> Result<Branch> {
         let (mut tx, branch) = self.begin_with(access).await?;
         if self.store.branch_detach_in_tx(&mut tx, &branch.id).await? {
-            tx.commit().await.map_err(StoreError::from)?;
+            tx.commit().await?;
         }
         find_branch(&self.store, access).await
     }
@@ -47,7 +47,7 @@ impl Branches {
         self.check_promotion(&mut tx, &branch.id, parent).await?;
         self.store.branch_promote_in_tx(&mut tx, &branch.id, parent).await?;
         note_effect_in_tx(&self.store, &mut tx, &branch.id).await?;
-        tx.commit().await.map_err(StoreError::from)?;
+        tx.commit().await?;
         find_branch(&self.store, access).await
     }
 

@@ -206,7 +206,7 @@ impl Branches {
             return Ok(current);
         }
         let done = self.reconciler.watch(id);
-        tx.commit().await.map_err(|error| name_taken(error.into(), note.name))?;
+        tx.commit().await.map_err(|error| name_taken(error, note.name))?;
         if has_new_goal || has_new_spec {
             self.reconciler.nudge(id.clone());
         }

@@ -91,7 +91,7 @@ impl Branches {
         }
         note_effect_in_tx(&self.store, &mut tx, id).await?;
         let done = self.reconciler.watch(id);
-        tx.commit().await.map_err(coppice_store::StoreError::from)?;
+        tx.commit().await?;
         failpoint!("reset.committed");
         self.reconciler.nudge(id.clone());
         let _ = tokio::time::timeout(self.create_wait, done).await;

@@ -74,7 +74,7 @@ impl Branches {
             self.store.branch_delete_in_tx(&mut tx, &project.id, doomed, "branch deleted").await?;
             vec![]
         };
-        tx.commit().await.map_err(StoreError::from)?;
+        tx.commit().await?;
         changed.push(id.clone());
         changed.into_iter().for_each(|branch| self.reconciler.nudge(branch));
         Ok(true)
@@ -133,7 +133,7 @@ impl Branches {
         }
         self.check_branches_of_key(&mut tx, access.caller.credential.key()).await?;
         note_effect_in_tx(&self.store, &mut tx, id).await?;
-        tx.commit().await.map_err(StoreError::from)?;
+        tx.commit().await?;
         self.reconciler.nudge(id.clone());
         find_in_project(&self.store, within, id).await
     }
@@ -163,7 +163,7 @@ impl Branches {
         lock_organization_in_tx(&self.store, &mut tx, &place.organization).await?;
         let project = lock_project_in_tx(&self.store, &mut tx, place).await?;
         let purged = self.store.branch_delete_in_tx(&mut tx, &project.id, doomed, "purged").await?;
-        tx.commit().await.map_err(StoreError::from)?;
+        tx.commit().await?;
         purged.iter().for_each(|branch| self.reconciler.nudge(branch.clone()));
         Ok(purged)
     }

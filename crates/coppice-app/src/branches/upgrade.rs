@@ -70,7 +70,7 @@ impl Branches {
             return Err(busy(id));
         }
         note_effect_in_tx(&self.store, &mut tx, id).await?;
-        tx.commit().await.map_err(coppice_store::StoreError::from)?;
+        tx.commit().await?;
         self.reconciler.nudge(id.clone());
         find_in_project(&self.store, within, id).await
     }

@@ -12,7 +12,7 @@ use coppice_core::target::InBranch;
 use coppice_core::{BranchId, Error, ErrorCode, InstanceId, Result};
 use coppice_engine::SleepingRoles;
 use coppice_failpoint::failpoint;
-use coppice_store::{KeptPassword, ManagedRole, StoreError, Tx};
+use coppice_store::{KeptPassword, ManagedRole, Tx};
 use zeroize::Zeroizing;
 
 use super::BranchCredentials;
@@ -63,7 +63,7 @@ impl BranchCredentials {
         self.store.vercel_rotation_ask_in_tx(&mut tx, id).await?;
         note_effect_in_tx(&self.store, &mut tx, id).await?;
         let done = self.reconciler.watch(id);
-        tx.commit().await.map_err(StoreError::from)?;
+        tx.commit().await?;
         failpoint!("rotation.noted");
         self.reconciler.nudge(id.clone());
         if is_up {

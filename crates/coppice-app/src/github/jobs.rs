@@ -14,7 +14,7 @@ use coppice_core::{ApiKeyId, AuditId, BranchId, Error};
 use coppice_oauth::metadata::TOKEN_EXCHANGE;
 use coppice_oauth::params::Params;
 use coppice_oauth::{ErrorCode, OAuthError};
-use coppice_store::{AuditEnd, NewApiKey, NewAuditLine, PullKey, ReachedRepository, StoreError};
+use coppice_store::{AuditEnd, NewApiKey, NewAuditLine, PullKey, ReachedRepository};
 use serde::{Deserialize, Serialize};
 
 use super::Github;
@@ -282,7 +282,7 @@ impl Github {
         if !self.store.github_job_insert_in_tx(&mut tx, (token, *ends_at), &id).await? {
             return Err(OAuthError::invalid_request("subject_token was used before: ask for another").into());
         }
-        tx.commit().await.map_err(StoreError::from)?;
+        tx.commit().await?;
         Ok((id, secret))
     }
 }

@@ -12,7 +12,7 @@ use coppice_oauth::issuer::Realm;
 use coppice_oauth::params::Params;
 use coppice_oauth::random;
 use coppice_oauth::scope::Scopes;
-use coppice_store::{AuthorizationCode, BrowserSession, NewSession, StoreError, Tx};
+use coppice_store::{AuthorizationCode, BrowserSession, NewSession, Tx};
 
 use super::Identity;
 use super::tokens::{ACCESS_LIFETIME, Granted, TOKEN_TYPE};
@@ -135,7 +135,7 @@ impl Identity {
                 let mut tx = self.store.begin().await?;
                 self.check_goes_on(&mut tx, session).await?;
                 self.store.code_insert_in_tx(&mut tx, &row).await?;
-                tx.commit().await.map_err(StoreError::from)?;
+                tx.commit().await?;
                 Ok(request.destination.url(&self.issuers().issuer(realm), &[("code", &code)]))
             }
             ResponseType::Token => self.implicit(realm, authorization, session).await,
@@ -176,7 +176,7 @@ impl Identity {
         let session = session.ok_or_else(|| Error::internal("a session ended as it began"))?;
         let granted = Granted { scopes: &request.scopes, resource: request.resource };
         let (token, _) = self.access_token(realm, &session, granted, now).await?;
-        tx.commit().await.map_err(StoreError::from)?;
+        tx.commit().await?;
         let lifetime = ACCESS_LIFETIME.num_seconds().to_string();
         let scope = request.scopes.to_string();
         let fields = [

@@ -10,7 +10,7 @@ use coppice_oauth::params::Params;
 use coppice_oauth::resource::Resource;
 use coppice_oauth::scope::Scopes;
 use coppice_oauth::{ErrorCode, OAuthError, random, user_code};
-use coppice_store::{BrowserSession, NewDevice, StoreError};
+use coppice_store::{BrowserSession, NewDevice};
 use serde::Serialize;
 
 use super::Identity;
@@ -142,7 +142,7 @@ impl Identity {
         let is_stale = !self.was_just_asked(session);
         let was_waiting =
             self.store.device_answer_in_tx(&mut tx, &hash, is_allowed, session, is_stale).await?;
-        tx.commit().await.map_err(StoreError::from)?;
+        tx.commit().await?;
         if was_waiting && is_allowed {
             let event = AccountEvent::new(AccountEventKind::ClientAllowed, &session.user, origin);
             self.audit.note_account(&event.about(&device.client_id)).await;

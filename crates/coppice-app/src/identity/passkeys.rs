@@ -4,7 +4,7 @@ use chrono::{TimeDelta, Utc};
 use coppice_core::audit::RequestOrigin;
 use coppice_core::{Error, Result, UserId};
 use coppice_oauth::passkey::{NotAccepted, Passkey, Question, Signed, Site};
-use coppice_store::{AddedFactor, BrowserSession, PASSKEYS_MAX, PasskeyRemoval, PasskeyRow, StoreError};
+use coppice_store::{AddedFactor, BrowserSession, PASSKEYS_MAX, PasskeyRemoval, PasskeyRow};
 use serde_json::Value;
 
 use super::Identity;
@@ -85,7 +85,7 @@ impl Identity {
             PasskeyRemoval::Last => return Ok(PasskeyRemoved::Last),
         }
         self.check_goes_on(&mut tx, session).await?;
-        tx.commit().await.map_err(StoreError::from)?;
+        tx.commit().await?;
         let event = AccountEvent::new(AccountEventKind::PasskeyRemoved, user, origin).about(id);
         self.audit.note_account(&event).await;
         Ok(PasskeyRemoved::Done)

@@ -6,8 +6,7 @@ use coppice_core::authentication::Methods;
 use coppice_core::{Error, Result, UserId};
 use coppice_oauth::{random, totp};
 use coppice_store::{
-    AddedFactor, Addition, BrowserSession, HalfSignIn, NewHalfSignIn, NewSecondFactor, SecondFactor,
-    StoreError, Tx,
+    AddedFactor, Addition, BrowserSession, HalfSignIn, NewHalfSignIn, NewSecondFactor, SecondFactor, Tx,
 };
 use zeroize::Zeroizing;
 
@@ -196,7 +195,7 @@ impl Identity {
                 Some(secret)
             }
         };
-        tx.commit().await.map_err(StoreError::from)?;
+        tx.commit().await?;
         self.take_tries_back(user, &[SECOND_FACTOR], origin).await?;
         let event = match factor {
             AddedFactor::Totp { .. } => AccountEvent::new(AccountEventKind::SecondFactorAdded, user, origin),
@@ -229,7 +228,7 @@ impl Identity {
         }
         self.check_goes_on(&mut tx, session).await?;
         self.store.recovery_codes_replace_in_tx(&mut tx, user, &hashes).await?;
-        tx.commit().await.map_err(StoreError::from)?;
+        tx.commit().await?;
         self.note_use(user, &shown, origin).await?;
         self.audit.note_account(&AccountEvent::new(AccountEventKind::RecoveryCodesMade, user, origin)).await;
         Ok(NewRecoveryCodes::Done(codes))
@@ -269,7 +268,7 @@ impl Identity {
         }
         self.check_goes_on(&mut tx, session).await?;
         self.store.second_factor_remove_in_tx(&mut tx, user).await?;
-        tx.commit().await.map_err(StoreError::from)?;
+        tx.commit().await?;
         self.note_use(user, &shown, origin).await?;
         let event = AccountEvent::new(AccountEventKind::SecondFactorRemoved, user, origin);
         self.audit.note_account(&event).await;
@@ -328,7 +327,7 @@ impl Identity {
         let Some(secret) = self.begin_second(&mut tx, half, &shown, replaced).await? else {
             return Ok(SecondStep::Over);
         };
-        tx.commit().await.map_err(StoreError::from)?;
+        tx.commit().await?;
         self.note_use(user, &shown, origin).await?;
         self.audit.note_account(&AccountEvent::new(AccountEventKind::SignedIn, user, origin)).await;
         Ok(SecondStep::Done(secret))

@@ -5,7 +5,7 @@ use coppice_core::audit::RequestOrigin;
 use coppice_core::authentication::Methods;
 use coppice_core::{Error, ErrorCode, Result, UserId, email};
 use coppice_oauth::random;
-use coppice_store::{BrowserSession, NewBrowserSession, OldPassword, StoreError, Tx};
+use coppice_store::{BrowserSession, NewBrowserSession, OldPassword, Tx};
 use zeroize::Zeroizing;
 
 use super::Identity;
@@ -199,7 +199,7 @@ impl Identity {
         let Some(secret) = self.begin_in_browser(&mut tx, shown, replaced).await? else {
             return Ok(SignIn::Wrong);
         };
-        tx.commit().await.map_err(StoreError::from)?;
+        tx.commit().await?;
         self.audit.note_account(&AccountEvent::new(AccountEventKind::SignedIn, shown.user, origin)).await;
         Ok(SignIn::Done(secret))
     }

@@ -13,9 +13,7 @@ use coppice_oauth::resource::Resource;
 use coppice_oauth::scope::{OFFLINE_ACCESS, OPENID, Scopes};
 use coppice_oauth::token::{AccessClaims, IdClaims, Profile, RefreshClaims};
 use coppice_oauth::{ErrorCode, OAuthError};
-use coppice_store::{
-    AuthorizationCode, CodeMatch, DeviceState, NewSession, RefreshMatch, Session, StoreError, Tx,
-};
+use coppice_store::{AuthorizationCode, CodeMatch, DeviceState, NewSession, RefreshMatch, Session, Tx};
 use serde::Serialize;
 
 use super::Identity;
@@ -132,7 +130,7 @@ impl Identity {
             Ok(good) => good,
             Err(error) => {
                 // The code stays used, and what came of it stays ended.
-                tx.commit().await.map_err(StoreError::from)?;
+                tx.commit().await?;
                 return Err(error.into());
             }
         };
@@ -144,7 +142,7 @@ impl Identity {
         let session = self.begin_session(&mut tx, client, &user, granted, browser, shown).await?;
         self.store.code_note_session_in_tx(&mut tx, &code.code_hash, &session.id).await?;
         let answer = self.issue(&mut tx, realm, client, &session, granted, (code.nonce, secret())).await?;
-        tx.commit().await.map_err(StoreError::from)?;
+        tx.commit().await?;
         Ok(answer)
     }
 
@@ -217,7 +215,7 @@ impl Identity {
         let granted = Granted { scopes: &scopes, resource: self.narrowed(&session.resource, params)? };
         self.store.session_extend_in_tx(&mut tx, &id, Utc::now() + idle(session.is_offline)).await?;
         let answer = self.issue(&mut tx, realm, client, &session, granted, (None, next)).await?;
-        tx.commit().await.map_err(StoreError::from)?;
+        tx.commit().await?;
         Ok(answer)
     }
 
@@ -256,7 +254,7 @@ impl Identity {
             Ok(allowed) => allowed,
             Err(error) => {
                 // When it polled is remembered.
-                tx.commit().await.map_err(StoreError::from)?;
+                tx.commit().await?;
                 return Err(error);
             }
         };
@@ -265,7 +263,7 @@ impl Identity {
         let granted = Granted { scopes: &scopes, resource: self.narrowed(&found.resource, params)? };
         let session = self.begin_session(&mut tx, client, &user, granted, None, shown).await?;
         let answer = self.issue(&mut tx, realm, client, &session, granted, (None, secret())).await?;
-        tx.commit().await.map_err(StoreError::from)?;
+        tx.commit().await?;
         Ok(answer)
     }
 

@@ -12,7 +12,7 @@ use coppice_core::organization::{Organization, Role};
 use coppice_core::{Error, ErrorCode, OrganizationId, Result, UserId, name};
 use coppice_failpoint::failpoint;
 use coppice_oauth::random;
-use coppice_store::{ArrivedSubscription, BrowserSession, StoreError};
+use coppice_store::{ArrivedSubscription, BrowserSession};
 use serde::Deserialize;
 use serde_json::json;
 use zeroize::Zeroizing;
@@ -180,7 +180,7 @@ impl AwsMarketplace {
         if !self.subscriptions.bill_in_tx(&mut tx, (user, Some(license)), id, from).await? {
             return Err(used());
         }
-        tx.commit().await.map_err(StoreError::from)?;
+        tx.commit().await?;
         Ok(id.clone())
     }
 

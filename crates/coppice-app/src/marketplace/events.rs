@@ -8,7 +8,6 @@ use chrono::{DateTime, Utc};
 use coppice_core::marketplace::{SubscriptionNews, license_of};
 use coppice_core::{Error, Result};
 use coppice_failpoint::failpoint;
-use coppice_store::StoreError;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::json;
@@ -112,7 +111,7 @@ impl AwsMarketplace {
                 }
             }
         }
-        tx.commit().await.map_err(StoreError::from)?;
+        tx.commit().await?;
         Ok(())
     }
 }

@@ -10,9 +10,7 @@ use coppice_core::marketplace::{SubscriptionNews, UsageRecord};
 use coppice_core::usage::Meter;
 use coppice_core::{Error, OrganizationId, Result};
 use coppice_failpoint::failpoint;
-use coppice_store::{
-    EndedSubscription, StoreError, Telling, Tx, UnrecordedUsage, UsageGrouping, UsageQuery, UsageStep,
-};
+use coppice_store::{EndedSubscription, Telling, Tx, UnrecordedUsage, UsageGrouping, UsageQuery, UsageStep};
 use serde::Deserialize;
 use serde_json::json;
 
@@ -80,7 +78,7 @@ impl AwsMarketplace {
             let mut tx = self.store.begin().await?;
             let used = self.store.record_take_in_tx(&mut tx, &license).await?;
             self.record_in_tx(&mut tx, &license, amounts(aws, &used)?).await?;
-            tx.commit().await.map_err(StoreError::from)?;
+            tx.commit().await?;
         }
         for ended in self.store.subscription_list_ended(Utc::now() - AFTER_END).await? {
             self.close_subscription(aws, &ended).await?;
@@ -149,7 +147,7 @@ impl AwsMarketplace {
         used.extend(last);
         self.record_in_tx(&mut tx, &ended.license, amounts(aws, &used)?).await?;
         self.store.record_close_in_tx(&mut tx, &ended.license).await?;
-        tx.commit().await.map_err(StoreError::from)?;
+        tx.commit().await?;
         tracing::info!("the subscription {} at AWS Marketplace is over and summed up", ended.license);
         Ok(())
     }

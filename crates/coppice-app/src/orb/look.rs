@@ -8,7 +8,7 @@ use coppice_core::organization::BillingStatus;
 use coppice_core::payment::{Credit, Debt, after_invoices, after_look, reason};
 use coppice_core::{OrganizationId, Result};
 use coppice_failpoint::failpoint;
-use coppice_store::{OrbFinding, OrbSubject, StoreError};
+use coppice_store::{OrbFinding, OrbSubject};
 use futures_util::future::join_all;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
@@ -130,7 +130,7 @@ impl Orb {
             }
             is_to_end = status == BillingStatus::DeletionRequested && finding.is_settled;
         }
-        tx.commit().await.map_err(StoreError::from)?;
+        tx.commit().await?;
         if is_to_end {
             self.deletions.do_one(id).await?;
         }

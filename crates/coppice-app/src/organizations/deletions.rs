@@ -2,7 +2,7 @@
 
 use coppice_core::organization::BillingStatus;
 use coppice_core::{OrganizationId, Result};
-use coppice_store::{Store, StoreError};
+use coppice_store::Store;
 
 /// Deletes organizations as their owners asked.
 #[derive(Clone)]
@@ -47,7 +47,7 @@ impl Deletions {
             return Ok(());
         }
         self.store.organization_delete_in_tx(&mut tx, id).await?;
-        tx.commit().await.map_err(StoreError::from)?;
+        tx.commit().await?;
         Ok(())
     }
 

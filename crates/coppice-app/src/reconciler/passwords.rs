@@ -12,7 +12,7 @@ use coppice_core::branch::MANAGED_ROLE;
 use coppice_core::claim::ClaimToken;
 use coppice_engine::{EngineError, SleepingRoles, StopMode};
 use coppice_failpoint::failpoint;
-use coppice_store::{BranchWork, StoreError};
+use coppice_store::BranchWork;
 
 use super::Reconciler;
 use super::attempt::{StepError, pause};
@@ -157,7 +157,7 @@ impl Reconciler {
         if !inner.store.branch_keep_verifiers_in_tx(&mut tx, branch, token, kept).await? {
             return Err(StepError::Lost);
         }
-        tx.commit().await.map_err(StoreError::from)?;
+        tx.commit().await?;
         Ok(())
     }
 
@@ -181,7 +181,7 @@ impl Reconciler {
         }
         inner.store.rotation_store_in_tx(&mut tx, branch, &next, &kept).await?;
         failpoint!("rotation.asleep");
-        tx.commit().await.map_err(StoreError::from)?;
+        tx.commit().await?;
         Ok(())
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use coppice_core::payment::{Card, Means, after_look, reason};
 use coppice_core::{OrganizationId, Result};
 use coppice_failpoint::failpoint;
-use coppice_store::{ClaimedCustomer, StoreError, StripeFinding};
+use coppice_store::{ClaimedCustomer, StripeFinding};
 use futures_util::future::join_all;
 use serde::Deserialize;
 
@@ -136,7 +136,7 @@ impl Stripe {
                 self.store.organization_set_billing_in_tx(&mut tx, id, status, reason(status, has)).await?;
             }
         }
-        tx.commit().await.map_err(StoreError::from)?;
+        tx.commit().await?;
         Ok(())
     }
 

@@ -9,7 +9,7 @@ use coppice_core::target::InProject;
 use coppice_core::vercel::VercelInstallation;
 use coppice_core::{AuditId, Error, ErrorCode, OrganizationId, ProjectId, Result};
 use coppice_failpoint::failpoint;
-use coppice_store::{NewAuditLine, StoreError, VercelNote};
+use coppice_store::{NewAuditLine, VercelNote};
 use serde_json::{Value, json};
 use zeroize::Zeroizing;
 
@@ -81,11 +81,9 @@ impl Vercel {
                 .vercel_installation_insert_in_tx(&mut tx, id, &caller.account, organization, note)
                 .await;
             match made {
-                Ok(()) => return Ok(tx.commit().await.map_err(StoreError::from)?),
+                Ok(()) => return Ok(tx.commit().await?),
                 // Somebody else was faster.
-                Err(error) if error.is_unique_violation("vercel_installations_pkey") => {
-                    tx.rollback().await.map_err(StoreError::from)?
-                }
+                Err(error) if error.is_unique_violation("vercel_installations_pkey") => tx.rollback().await?,
                 Err(error) => return Err(error.into()),
             }
             self.installation_of(caller).await?;
@@ -184,7 +182,7 @@ impl Vercel {
             self.store.organization_delete_in_tx(&mut tx, organization).await?;
         }
         self.store.vercel_installation_forget_in_tx(&mut tx, &ending.id).await?;
-        tx.commit().await.map_err(StoreError::from)?;
+        tx.commit().await?;
         tracing::info!(installation = %ending.id, %organization, "an installation on Vercel has ended");
         Ok(())
     }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use coppice_core::{Error, Result};
 use coppice_failpoint::failpoint;
-use coppice_store::{StoreError, VercelNews};
+use coppice_store::VercelNews;
 use reqwest::{Method, StatusCode};
 use serde_json::json;
 
@@ -89,7 +89,7 @@ impl Vercel {
         let place = (&news.project, &news.branch);
         let is_handed_over = self.end_former_in_tx(&mut tx, place, &news.installation).await?;
         self.store.vercel_login_taken_in_tx(&mut tx, news, &login.id, rotation).await?;
-        tx.commit().await.map_err(StoreError::from)?;
+        tx.commit().await?;
         if is_handed_over {
             self.reconciler.nudge(news.branch.clone());
         }

@@ -11,7 +11,6 @@ use coppice_core::target::InProject;
 use coppice_core::vercel::{VERCEL_LOGINS_MAX, VERCEL_PLAN, VercelInstallation, VercelResource};
 use coppice_core::{Error, ErrorCode, ProjectId, Result};
 use coppice_failpoint::failpoint;
-use coppice_store::StoreError;
 use serde_json::Value;
 
 use super::databases::{
@@ -154,7 +153,7 @@ impl Vercel {
         if let Some(metadata) = &change.metadata {
             self.store.vercel_resource_update_in_tx(&mut tx, project, metadata).await?;
         }
-        Ok(tx.commit().await.map_err(StoreError::from)?)
+        Ok(tx.commit().await?)
     }
 
     /// Deletes a database with its project. One that is not there is deleted already.
@@ -227,7 +226,7 @@ impl Vercel {
         let secrets = secrets(&self.credentials, &resource.branch, &login);
         self.store.vercel_logins_replace_in_tx(&mut tx, project, end, login.row()).await?;
         self.calls.keep_answer_in_tx(&mut tx, kept, &secrets).await?;
-        tx.commit().await.map_err(StoreError::from)?;
+        tx.commit().await?;
         failpoint!("vercel.rotated");
         Ok(secrets)
     }

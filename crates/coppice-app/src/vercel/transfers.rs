@@ -9,7 +9,7 @@ use coppice_core::vercel::VercelInstallation;
 use coppice_core::{BranchId, Error, ErrorCode, ProjectId, Result, VercelInstallationId};
 use coppice_failpoint::failpoint;
 use coppice_oauth::random;
-use coppice_store::{StoreError, Tx, VercelTransfer};
+use coppice_store::{Tx, VercelTransfer};
 
 use super::Vercel;
 use super::VercelCaller;
@@ -64,7 +64,7 @@ impl Vercel {
             .vercel_transfer_insert_in_tx(&mut tx, &self.key.hash(&id), &from.id, projects, until)
             .await?;
         self.calls.keep_answer_in_tx(&mut tx, kept, &id).await?;
-        tx.commit().await.map_err(StoreError::from)?;
+        tx.commit().await?;
         Ok(id)
     }
 
@@ -118,7 +118,7 @@ impl Vercel {
             self.credentials.hand_over_in_tx(&mut tx, branch).await?;
         }
         self.store.vercel_transfer_accept_in_tx(&mut tx, &self.key.hash(id), &to.id).await?;
-        tx.commit().await.map_err(StoreError::from)?;
+        tx.commit().await?;
         tracing::info!(from = %transfer.from, to = %to.id, "databases got to another account at Vercel");
         Ok(branches)
     }
@@ -128,7 +128,7 @@ impl Vercel {
         for (project, branch, installation) in self.store.vercel_resources_of_former().await? {
             let mut tx = self.store.begin().await?;
             self.end_former_in_tx(&mut tx, (&project, &branch), &installation).await?;
-            tx.commit().await.map_err(StoreError::from)?;
+            tx.commit().await?;
             self.reconciler.nudge(branch);
         }
         Ok(())

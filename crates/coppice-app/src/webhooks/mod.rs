@@ -23,7 +23,7 @@ use coppice_core::reach::Reachable;
 use coppice_core::target::{InOrganization, OnDelivery, OnWebhook};
 use coppice_core::webhook::{Delivery, Interest, Webhook};
 use coppice_core::{Error, ErrorCode, Result, WebhookId};
-use coppice_store::{NewWebhook, Store, StoreError};
+use coppice_store::{NewWebhook, Store};
 use tokio::sync::Notify;
 use zeroize::Zeroizing;
 
@@ -166,7 +166,7 @@ impl Webhooks {
             return Ok(current);
         }
         let webhook = self.store.webhook_update_in_tx(&mut tx, &changed).await?;
-        tx.commit().await.map_err(StoreError::from)?;
+        tx.commit().await?;
         Ok(webhook)
     }
 
