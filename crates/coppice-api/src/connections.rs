@@ -15,7 +15,7 @@ use coppice_core::network;
 use coppice_core::proxies::TrustedProxies;
 use metrics::{counter, describe_counter, describe_gauge, gauge};
 use parking_lot::Mutex;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, oneshot};
 use tokio::time::Instant;
 
 use self::table::Table;
@@ -64,6 +64,26 @@ pub(crate) struct Seat {
 /// of its requests.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Unread(pub(crate) Arc<Notify>);
+
+/// Whoever holds it has not left yet.
+#[derive(Debug)]
+pub(crate) struct Left {
+    /// Closed when it has.
+    _left: oneshot::Sender<()>,
+}
+
+impl Unread {
+    /// Ends the connection when what holds the value has not left after so long.
+    pub(crate) fn notify_after(self, patience: Duration) -> Left {
+        let (left, has_left) = oneshot::channel();
+        tokio::spawn(async move {
+            if tokio::time::timeout(patience, has_left).await.is_err() {
+                self.0.notify_one();
+            }
+        });
+        Left { _left: left }
+    }
+}
 
 /// What a connection is used for now.
 #[derive(Clone, Copy, Debug)]

@@ -15,10 +15,9 @@ use axum::extract::Request;
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use coppice_core::Error;
-use tokio::sync::oneshot;
 
 use crate::arrival::{Place, Room, Senders, no_room};
-use crate::connections::Unread;
+use crate::connections::{Left, Unread};
 use crate::error::ApiError;
 
 /// Larger ones need a place.
@@ -37,8 +36,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 struct Leaving {
     bytes: Bytes,
     _place: Place<'static>,
-    /// Closed when it has left.
-    _left: oneshot::Sender<()>,
+    _left: Left,
 }
 
 impl AsRef<[u8]> for Leaving {
@@ -72,13 +70,7 @@ async fn placed(
     }
     match room.hold(bytes.len(), senders).await {
         Ok(place) => {
-            let (left, has_left) = oneshot::channel();
-            tokio::spawn(async move {
-                if tokio::time::timeout(patience, has_left).await.is_err() {
-                    unread.0.notify_one();
-                }
-            });
-            let leaving = Leaving { bytes, _place: place, _left: left };
+            let leaving = Leaving { bytes, _place: place, _left: unread.notify_after(patience) };
             Response::from_parts(head, Body::from(Bytes::from_owner(leaving)))
         }
         Err(_) => ApiError::from(no_room()).into_response(),

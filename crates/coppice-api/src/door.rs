@@ -10,7 +10,6 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::extract::{Request, State};
-use axum::http::uri::Authority;
 use axum::http::{HeaderMap, Uri, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
@@ -20,7 +19,7 @@ use tower::ServiceExt;
 use zeroize::Zeroizing;
 
 use crate::error::ApiError;
-use crate::hosts::Hosts;
+use crate::hosts::{Hosts, called};
 use crate::oauth::session_cookie;
 use crate::proof::ByDoor;
 
@@ -82,8 +81,7 @@ fn check(uri: &Uri, headers: &HeaderMap, door: &Door) -> Result<()> {
 fn is_own_origin(uri: &Uri, headers: &HeaderMap, public_url: &str) -> bool {
     let Some(origin) = headers.get(header::ORIGIN) else { return true };
     let Some(origin) = origin.to_str().ok().and_then(|text| text.parse::<Uri>().ok()) else { return false };
-    let of_header = || headers.get(header::HOST)?.to_str().ok()?.parse::<Authority>().ok();
-    let called = uri.authority().cloned().or_else(of_header);
+    let called = called(uri, headers);
     let public = public_url.parse::<Uri>().ok();
     let is_public = public.is_some_and(|public| {
         (public.scheme_str(), public.authority()) == (origin.scheme_str(), origin.authority())

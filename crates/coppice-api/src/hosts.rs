@@ -37,12 +37,7 @@ impl Hosts {
 
     /// Whether this site was called by one of its names; ports don't count.
     pub fn are_called(&self, uri: &Uri, headers: &HeaderMap) -> bool {
-        // Of several, each may be read by another one on the way (RFC 9112, section 3.2).
-        let mut named = headers.get_all(header::HOST).iter();
-        let (named, is_clear) = (named.next(), named.next().is_none());
-        let of_header = || named?.to_str().ok()?.parse::<Authority>().ok();
-        let authority = uri.authority().cloned().or_else(of_header).filter(|_| is_clear);
-        authority.is_some_and(|authority| self.has(authority.host()))
+        called(uri, headers).is_some_and(|authority| self.has(authority.host()))
     }
 
     fn has(&self, host: &str) -> bool {
@@ -58,6 +53,15 @@ impl Hosts {
         };
         is_own || self.public.as_deref() == Some(host.as_str())
     }
+}
+
+/// By which name and port this site was called. None where several are named, each of which may be read by another one
+/// on the way (RFC 9112, section 3.2).
+pub(crate) fn called(uri: &Uri, headers: &HeaderMap) -> Option<Authority> {
+    let mut named = headers.get_all(header::HOST).iter();
+    let (named, is_clear) = (named.next(), named.next().is_none());
+    let of_header = || named?.to_str().ok()?.parse::<Authority>().ok();
+    uri.authority().cloned().or_else(of_header).filter(|_| is_clear)
 }
 
 /// Whether a page in a browser sent a request, and not who looks at it.

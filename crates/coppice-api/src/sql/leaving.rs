@@ -6,10 +6,9 @@ use std::time::Duration;
 
 use axum::body::{Bytes, HttpBody};
 use hyper::body::{Frame, SizeHint};
-use tokio::sync::oneshot;
 
 use crate::arrival::Place;
-use crate::connections::Unread;
+use crate::connections::{Left, Unread};
 
 /// How long the last byte of a larger one may take to be sent. Then its
 /// connection ends.
@@ -20,20 +19,13 @@ pub(super) struct Leaving {
     pieces: std::vec::IntoIter<Bytes>,
     left_bytes: u64,
     _place: Place<'static>,
-    /// Closed when it has left.
-    _left: oneshot::Sender<()>,
+    /// None where the first piece is all.
+    _left: Option<Left>,
 }
 
 impl Leaving {
     pub(super) fn new(pieces: Vec<Bytes>, place: Place<'static>, unread: Unread) -> Self {
-        let (left, has_left) = oneshot::channel();
-        if pieces.len() > 1 {
-            tokio::spawn(async move {
-                if tokio::time::timeout(PATIENCE, has_left).await.is_err() {
-                    unread.0.notify_one();
-                }
-            });
-        }
+        let left = (pieces.len() > 1).then(|| unread.notify_after(PATIENCE));
         let left_bytes = pieces.iter().map(|piece| piece.len() as u64).sum();
         Self { pieces: pieces.into_iter(), left_bytes, _place: place, _left: left }
     }

@@ -7,10 +7,9 @@ use aws_lc_rs::digest::{SHA1_FOR_LEGACY_USE_ONLY, digest};
 use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::header::{
-    CONNECTION, HOST, SEC_WEBSOCKET_ACCEPT, SEC_WEBSOCKET_KEY, SEC_WEBSOCKET_VERSION, UPGRADE,
+    CONNECTION, SEC_WEBSOCKET_ACCEPT, SEC_WEBSOCKET_KEY, SEC_WEBSOCKET_VERSION, UPGRADE,
 };
 use axum::http::request::Parts;
-use axum::http::uri::Authority;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use base64::Engine as _;
@@ -23,6 +22,7 @@ use super::refused::Refused;
 use super::tunnel::Tunnel;
 use crate::client_address::client_address;
 use crate::connections::{Asked, Seat};
+use crate::hosts::called;
 
 /// What every server adds to the key of a client (RFC 6455, section 1.3).
 const ACCEPT: &str = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
@@ -86,9 +86,7 @@ fn accept(headers: &HeaderMap) -> Option<HeaderValue> {
 
 /// By which name the client called; which branch it means, if it has one of its own.
 fn host(parts: &Parts) -> Option<String> {
-    let of_header = || parts.headers.get(HOST)?.to_str().ok()?.parse::<Authority>().ok();
-    let authority = parts.uri.authority().cloned().or_else(of_header)?;
-    Some(authority.host().to_owned())
+    called(&parts.uri, &parts.headers).map(|authority| authority.host().to_owned())
 }
 
 #[cfg(test)]
