@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use coppice_core::OrganizationId;
+use coppice_core::organization::Holder;
 use coppice_turns::{Turn, Turns};
 use tokio_util::task::AbortOnDropHandle;
 
@@ -10,24 +10,24 @@ use tokio_util::task::AbortOnDropHandle;
 const PLACES: usize = 2;
 /// How long an upgrade has one of these places. One that takes longer, as much data
 /// does or a function that its owner made for that, gives it up for one of
-/// [`LONG_PLACES`], so that organizations whose upgrades take hours keep those
+/// [`LONG_PLACES`], so that those whose upgrades take hours keep those
 /// waiting whose upgrades take seconds for no longer.
 const SHORT: Duration = Duration::from_secs(10 * 60);
 /// Upgrades that take longer, beside those; if there are more, they keep their place.
 const LONG_PLACES: usize = 4;
 
-/// Who may upgrade a branch now: of an organization one at a time, so that none keeps
+/// Who may upgrade a branch now: of one holder one at a time, so that none keeps
 /// all others waiting, however long its own take.
 pub(super) struct UpgradeTurns {
-    organizations: Turns<OrganizationId>,
-    places: Turns<OrganizationId>,
-    long_places: Turns<OrganizationId>,
+    holders: Turns<Holder>,
+    places: Turns<Holder>,
+    long_places: Turns<Holder>,
     short: Duration,
 }
 
 /// Held for as long as an upgrade takes.
 pub(super) struct UpgradeTurn {
-    _own: Turn<OrganizationId>,
+    _own: Turn<Holder>,
     _place: AbortOnDropHandle<()>,
 }
 
@@ -40,21 +40,21 @@ impl Default for UpgradeTurns {
 impl UpgradeTurns {
     fn with(short: Duration) -> Self {
         Self {
-            organizations: Turns::of_each(1),
+            holders: Turns::of_each(1),
             places: Turns::new(PLACES, 1),
             long_places: Turns::new(LONG_PLACES, 1),
             short,
         }
     }
 
-    /// Waits until it is the turn of an upgrade of an organization's.
-    pub(super) async fn wait(&self, organization: &OrganizationId) -> UpgradeTurn {
-        let own = self.organizations.take(organization).await;
-        let place = self.places.take(organization).await;
-        let (short, long_places, organization) = (self.short, self.long_places.clone(), organization.clone());
+    /// Waits until it is the turn of an upgrade of a holder's.
+    pub(super) async fn wait(&self, holder: &Holder) -> UpgradeTurn {
+        let own = self.holders.take(holder).await;
+        let place = self.places.take(holder).await;
+        let (short, long_places, holder) = (self.short, self.long_places.clone(), holder.clone());
         let hold = async move {
             tokio::time::sleep(short).await;
-            let _long = long_places.take(&organization).await;
+            let _long = long_places.take(&holder).await;
             drop(place);
             std::future::pending().await
         };
@@ -71,7 +71,7 @@ mod tests {
     #[tokio::test]
     async fn an_organization_that_upgrades_much_keeps_nobody_else_waiting() {
         let turns = UpgradeTurns::default();
-        let [greedy, other] = ["greedy", "other"].map(OrganizationId::from_trusted);
+        let [greedy, other] = ["greedy", "other"].map(Holder::from_trusted);
         let held = turns.wait(&greedy).await;
         let mut second = std::pin::pin!(turns.wait(&greedy));
         let moment = Duration::from_millis(50);
@@ -86,7 +86,7 @@ mod tests {
     #[tokio::test]
     async fn upgrades_that_take_hours_make_room_for_others() {
         let (moment, patience) = (Duration::from_millis(50), Duration::from_secs(60));
-        let of = |number: usize| OrganizationId::from_trusted(format!("org-{number}"));
+        let of = |number: usize| Holder::from_trusted(format!("org-{number}"));
         let turns = UpgradeTurns::default();
         let held = [turns.wait(&of(1)).await, turns.wait(&of(2)).await];
         let third = of(3);

@@ -28,10 +28,10 @@ impl Reconciler {
         token: ClaimToken,
     ) -> Result<(), StepError> {
         let (engine, branch) = (&self.inner.engine, &work.branch.id.clone());
-        let organization = work.branch.organization.clone();
+        let holder = self.inner.store.organization_holder(&work.branch.organization).await?;
         let waits = "the upgrade waits for others; clients are served meanwhile";
         self.tell_owner(work, token, waits).await?;
-        let turn = self.inner.upgrades.wait(&organization);
+        let turn = self.inner.upgrades.wait(&holder);
         let turn = self.while_wanted(turn, &volume.id, work, token, true).await?;
         let Some(_alone) = turn else { return Err(StepError::NotYet("the upgrade was given up")) };
         let serves = self.serves(work).await?;
