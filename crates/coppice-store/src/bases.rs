@@ -423,6 +423,11 @@ impl Store {
         .bind(&names)
         .execute(&mut *tx)
         .await?;
+        // Copies that are still to be made are made of that, whatever their sources were when they were promised.
+        sqlx::query("update volumes set hand_overs = 0 where state = 'planned' and id <> all ($1)")
+            .bind(&volumes)
+            .execute(&mut *tx)
+            .await?;
         // Replicas are made anew from their primary.
         sqlx::query(
             "with gone as (delete from instances where role = 'replica' returning volume_id)

@@ -104,7 +104,7 @@ impl Store {
             "with begun as (
                  update branches set hands_over = true, next_password_sealed = null, next_verifier = null
                  where id = $1 returning project_id)
-             update projects set handed_over_at = now() from begun where id = begun.project_id",
+             update projects set hand_overs = hand_overs + 1 from begun where id = begun.project_id",
         )
         .bind(id.as_str())
         .execute(&mut **tx)

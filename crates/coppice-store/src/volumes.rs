@@ -135,11 +135,21 @@ impl TryFrom<VolumeColumns> for VolumeRow {
 }
 
 impl Store {
+    /// Inserts the volume of a branch that is there. What is copied is as old as anything that its source ever
+    /// had, unless it is what a branch is now, whose server knows nobody of before: of a moment, a base or a version
+    /// the metastore can't tell what was done by then.
     pub(crate) async fn volume_insert_in_tx(&self, tx: &mut Tx, new: &NewVolume<'_>) -> Result<()> {
         sqlx::query(
             "insert into volumes (id, host_id, branch_id, parent_volume_id, moment, state, account, image_major,
-                 image_minor, base, base_until)
-             values ($1, $2, $3, $4, $7::pg_lsn, 'planned', nextval('volume_accounts'), $5, $6, $8, $9)",
+                 image_minor, base, base_until, hand_overs)
+             select $1, $2, b.id, $4, $7::pg_lsn, 'planned', nextval('volume_accounts'), $5, $6, $8, $9,
+                 case when $7::pg_lsn is null and $8::text is null
+                           and ($4::text is null
+                                or s.state = 'admitted'
+                                   and exists (select from branches l where l.volume_id = s.id and not l.hands_over))
+                      then p.hand_overs else coalesce(s.hand_overs, 0) end
+             from branches b join projects p on p.id = b.project_id left join volumes s on s.id = $4
+             where b.id = $3",
         )
         .bind(new.id.as_str())
         .bind(new.host.as_str())
@@ -218,6 +228,16 @@ impl Store {
         .execute(&self.pool)
         .await?;
         Ok(done.rows_affected() == 1)
+    }
+
+    /// Whether a volume that is used for the first time may know passwords of those who had its branch.
+    pub async fn volume_knows_former(&self, id: &VolumeId) -> Result<bool> {
+        let query = sqlx::query_scalar(
+            "select v.hand_overs < p.hand_overs
+             from volumes v join branches b on b.id = v.branch_id join projects p on p.id = b.project_id
+             where v.id = $1",
+        );
+        Ok(query.bind(id.as_str()).fetch_one(&self.pool).await?)
     }
 
     /// Whether a copy of this volume is promised and not made yet.

@@ -36,8 +36,6 @@ pub struct BranchWork {
     pub next_verifier: Option<String>,
     /// Whether the server is to keep out whoever had the branch when it is told a password.
     pub hands_over: bool,
-    /// Whether its volume may know passwords of whoever had the branch.
-    pub is_former: bool,
     /// What its server needs to take the settings it has now.
     pub reconfigure: Option<Reconfigure>,
     /// Whether no server has started yet with what it is made of.
@@ -52,7 +50,6 @@ struct ClaimedRow {
     role_pending: bool,
     next_verifier: Option<String>,
     hands_over: bool,
-    is_former: bool,
     reconfigure: Option<String>,
     is_unproven: bool,
     taken_back: String,
@@ -87,11 +84,6 @@ impl Store {
                and (claim_host is null or claim_host = $2 or claim_expires < now())
                and exists (select from volumes v where v.id = branches.volume_id and v.host_id = $2)
              returning managed_role_verifier, role_pending, next_verifier, hands_over, reconfigure,
-                 exists (select from projects p join volumes v on v.id = branches.volume_id
-                         where p.id = branches.project_id and p.handed_over_at is not null
-                           and (v.moment is not null or v.base is not null or v.created_at <= p.handed_over_at
-                                or exists (select from branches s where s.project_id = p.id and s.hands_over))
-                        ) as is_former,
                  proven_spec is not null as is_unproven, taken_back, replacement_is_trial,
                  array(select v.id from volumes v join tombstones t on t.volume_id = v.id
                        where v.branch_id = branches.id and v.state <> 'removed' and v.id <> branches.volume_id
@@ -126,7 +118,6 @@ impl Store {
             role_pending: claimed.role_pending,
             next_verifier: claimed.next_verifier,
             hands_over: claimed.hands_over,
-            is_former: claimed.is_former,
             reconfigure: claimed.reconfigure.as_deref().and_then(Reconfigure::parse),
             is_unproven: claimed.is_unproven,
             taken_back: claimed.taken_back,

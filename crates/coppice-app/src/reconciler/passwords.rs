@@ -91,10 +91,12 @@ impl Reconciler {
         Ok(())
     }
 
-    /// A volume that is about to be used for the first time may be older than the
-    /// time when its branch got to somebody else.
+    /// What a volume that is about to be used for the first time was made of may be
+    /// older than the time when its branch got to somebody else.
     pub(super) async fn lock_out_of_copy(&self, work: &BranchWork) -> Result<(), StepError> {
-        if work.is_former { self.lock_out(work).await } else { Ok(()) }
+        // Not a fact of the claim: within one, a branch gets another volume.
+        let knows_former = self.inner.store.volume_knows_former(&work.volume.id).await?;
+        if knows_former { self.lock_out(work).await } else { Ok(()) }
     }
 
     /// Stops a server on which something can't be ended while it runs; it is

@@ -12,6 +12,7 @@ mod deleted_organizations;
 mod deliveries;
 mod events;
 mod github;
+mod hand_overs;
 mod logins;
 mod metrics;
 mod migrations;
