@@ -400,7 +400,7 @@ impl Backups {
     ) -> Result<Option<BaseMoment>> {
         let Some(store) = &self.archive else { return Ok(None) };
         let Some(base) = self.store.base_before(volume, until).await? else { return Ok(None) };
-        let archive = store.archive().await.map_err(failed)?;
+        let archive = store.archive_for_requests().await.map_err(failed)?;
         let manifest = archive.manifest(&BaseName::from_trusted(base.as_str())).await.map_err(failed)?;
         match archive.log_behind(&manifest, Some(until)).await {
             Ok(_) => Ok(Some(BaseMoment { base, until })),

@@ -8,7 +8,7 @@ use coppice_core::history::{Gap, History, Window};
 use coppice_core::organization::Holder;
 use coppice_core::target::InBranch;
 use coppice_core::{Error, HostId, InstanceId, OrganizationId, Result, VolumeId};
-use coppice_engine::{EngineError, SharedEngine};
+use coppice_engine::SharedEngine;
 use coppice_store::Store;
 use coppice_turns::{Busy, Turns};
 use parking_lot::Mutex;
@@ -40,28 +40,34 @@ impl Default for Keeper {
     }
 }
 
-/// Readings of histories, of which each takes a thread, and may take much memory: a month has
+/// Readings of what was, of which each takes a thread, and may take much memory: a month has
 /// millions of marks. Those of one volume wait for each other before they wait together with
 /// others.
-struct Readings {
+pub(crate) struct Readings {
     volumes: Turns<VolumeId>,
     all: Turns<Holder>,
 }
 
+impl Default for Readings {
+    fn default() -> Self {
+        Self { volumes: Turns::of_each(1), all: Turns::new(READINGS_MAX, READINGS_OF_HOLDER_MAX) }
+    }
+}
+
 impl Readings {
     /// Reads in its turn. It has it to its end, also when nobody waits for that any more.
-    async fn read<T: Send + 'static>(
+    pub(crate) async fn read<T: Send + 'static, E: Into<Error> + Send + 'static>(
         &self,
         holder: &Holder,
         volume: &VolumeId,
-        reading: impl Future<Output = Result<T, EngineError>> + Send + 'static,
+        reading: impl Future<Output = Result<T, E>> + Send + 'static,
     ) -> Result<T> {
         let turns = (self.volumes.take(volume).await, self.all.take(holder).await);
         let reading = tokio::spawn(async move {
             let _turns = turns;
             reading.await
         });
-        Ok(reading.await.map_err(Error::internal)??)
+        reading.await.map_err(Error::internal)?.map_err(E::into)
     }
 }
 
@@ -77,9 +83,7 @@ pub struct Histories {
 
 impl Histories {
     pub(crate) fn new(store: Store, engine: SharedEngine, host: HostId) -> Self {
-        let readings =
-            Readings { volumes: Turns::of_each(1), all: Turns::new(READINGS_MAX, READINGS_OF_HOLDER_MAX) };
-        Self { store, engine, host, readings: Arc::new(readings) }
+        Self { store, engine, host, readings: Arc::default() }
     }
 
     /// Looks at the log of every running instance of this host. A look that takes

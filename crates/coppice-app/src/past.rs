@@ -1,5 +1,7 @@
 //! Which moment of the past is meant: of what a branch is, or of what it was before it was reset or upgraded.
 
+use std::sync::Arc;
+
 use chrono::{DateTime, SecondsFormat, Utc};
 use coppice_core::branch::{Branch, BranchVersion};
 use coppice_core::history::{Gap, Moment, OutOfReach, Span, Window};
@@ -8,7 +10,7 @@ use coppice_core::{Error, ErrorCode, Result, VolumeId};
 use coppice_store::{BaseMoment, Store};
 
 use crate::backups::Backups;
-use crate::history::Histories;
+use crate::history::{Histories, Readings};
 
 /// A moment of a volume's past: a place in its log, or behind a base in the store.
 /// Without either, its end.
@@ -31,13 +33,15 @@ pub(crate) struct Moments {
     store: Store,
     histories: Histories,
     backups: Backups,
+    /// Those of the store, which may not answer for long: histories, which are here, are read beside them.
+    stored: Arc<Readings>,
     /// Whether bases are kept away from this machine.
     has_archive: bool,
 }
 
 impl Moments {
     pub(crate) fn new(store: Store, histories: Histories, backups: Backups, has_archive: bool) -> Self {
-        Self { store, histories, backups, has_archive }
+        Self { store, histories, backups, stored: Arc::default(), has_archive }
     }
 
     /// Where a branch was at a moment: in a version that is named, in the one that it had at
@@ -180,7 +184,10 @@ impl Moments {
             }
             _ => {}
         }
-        if let Some(base) = self.backups.find_base(&volume, time.unwrap_or_else(Utc::now)).await? {
+        let holder = self.store.organization_holder(&source.organization).await?;
+        let (backups, of) = (self.backups.clone(), volume.clone());
+        let finding = async move { backups.find_base(&of, time.unwrap_or_else(Utc::now)).await };
+        if let Some(base) = self.stored.read(&holder, &volume, finding).await? {
             return Ok(Past { volume, lsn: None, base: Some(base) });
         }
         match (time, self.span_of_branch(source, &versions, true).await?) {

@@ -13,6 +13,7 @@ use object_store::{GetResultPayload, ObjectMeta, ObjectStore, ObjectStoreExt as 
 use serde::{Deserialize, Serialize};
 
 use crate::manifest::Manifest;
+use crate::place::Opened;
 use crate::seal::Keys;
 use crate::times::{Times, stamp, time_of};
 use crate::{ArchiveError, ArchiveKey, Result, StorePlace};
@@ -25,7 +26,7 @@ const HEAD_BYTES_MAX: usize = 64 << 10;
 /// Longest sealed object but for pieces of logs: what is known of some 30 million blocks.
 pub(crate) const SEALED_BYTES_MAX: usize = 1 << 30;
 /// Most names that a listing of objects has: a piece of a log each second is a month and a half of one volume.
-const NAMES_MAX: usize = 4_000_000;
+pub(crate) const NAMES_MAX: usize = 4_000_000;
 /// Newest bases of a volume among which one is looked for that can be read.
 const PASSED_OVER_MAX: usize = 100;
 /// How often a process tries to own a store that others take at the same moment.
@@ -84,8 +85,8 @@ impl fmt::Display for BaseName {
 /// A store, opened with its key.
 #[derive(Debug)]
 pub struct Archive {
-    pub(crate) objects: Arc<dyn ObjectStore>,
-    pub(crate) keys: Keys,
+    pub(crate) place: Opened,
+    pub(crate) keys: Arc<Keys>,
     installation: InstallationId,
     /// What tells that this process is its owner; none for a reader.
     owner: Option<Path>,
@@ -100,7 +101,7 @@ impl Archive {
     /// When it is another installation's, of another key or of a later format, or
     /// can't be reached.
     pub async fn take(place: &StorePlace, key: &ArchiveKey, installation: &InstallationId) -> Result<Self> {
-        let objects = place.open()?;
+        let opened = place.open()?;
         let keys = Keys::of(key);
         let head = Head {
             format: FORMAT,
@@ -110,10 +111,10 @@ impl Archive {
         let text =
             serde_json::to_vec_pretty(&head).map_err(|error| ArchiveError::Refused(error.to_string()))?;
         // Not every server of buckets heeds the condition of a write.
-        if let Err(object_store::Error::NotFound { .. }) = objects.head(&Path::from(HEAD)).await {
-            put_new(&*objects, HEAD, text).await?;
+        if let Err(object_store::Error::NotFound { .. }) = opened.objects.head(&Path::from(HEAD)).await {
+            put_new(&*opened.objects, HEAD, text).await?;
         }
-        let mut archive = Self::of(objects, keys).await?;
+        let mut archive = Self::of(opened, keys).await?;
         archive.check_installation(installation)?;
         let own = archive.own().await?;
         // Two installations that begin a store at once may both have been told that theirs is the head.
@@ -165,16 +166,25 @@ impl Archive {
         Self::of(place.open()?, Keys::of(key)).await
     }
 
-    async fn of(objects: Arc<dyn ObjectStore>, keys: Keys) -> Result<Self> {
+    async fn of(place: Opened, keys: Keys) -> Result<Self> {
+        let keys = Arc::new(keys);
         let unknown = InstallationId::from_trusted("");
-        let mut archive = Self { objects, keys, installation: unknown, owner: None, times: Times::default() };
+        let mut archive = Self { place, keys, installation: unknown, owner: None, times: Times::default() };
         archive.installation = archive.whose().await?;
         Ok(archive)
     }
 
+    /// The same to read from, for what requests ask.
+    pub(crate) fn for_requests(&self) -> Self {
+        let Self { place, keys, installation, .. } = self;
+        let place = Opened { objects: place.asked.clone(), ..place.clone() };
+        let (keys, installation) = (keys.clone(), installation.clone());
+        Self { place, keys, installation, owner: None, times: Times::default() }
+    }
+
     /// Reads whose store it is.
     async fn whose(&self) -> Result<InstallationId> {
-        let head = match read(&*self.objects, HEAD, HEAD_BYTES_MAX).await {
+        let head = match read(&*self.place.objects, HEAD, HEAD_BYTES_MAX).await {
             Err(ArchiveError::Store { source: object_store::Error::NotFound { .. }, .. }) => {
                 return Err(ArchiveError::NoStore);
             }
@@ -286,7 +296,8 @@ impl Archive {
 
     /// Objects whose names begin with a directory, by name.
     pub(crate) async fn list(&self, prefix: &str) -> Result<Vec<ObjectMeta>> {
-        let found = self.objects.list(Some(&Path::from(prefix))).take(NAMES_MAX + 1).try_collect().await;
+        let found =
+            self.place.objects.list(Some(&Path::from(prefix))).take(NAMES_MAX + 1).try_collect().await;
         let mut found: Vec<ObjectMeta> = found.map_err(ArchiveError::store(format!("listing {prefix}")))?;
         if found.len() > NAMES_MAX {
             return Err(ArchiveError::damaged(prefix, format!("it has more than {NAMES_MAX} objects")));
@@ -297,7 +308,7 @@ impl Archive {
 
     /// Names of the directories in a directory.
     pub(crate) async fn list_directories(&self, prefix: &str) -> Result<Vec<String>> {
-        let found = self.objects.list_with_delimiter(Some(&Path::from(prefix))).await;
+        let found = self.place.objects.list_with_delimiter(Some(&Path::from(prefix))).await;
         let found = found.map_err(ArchiveError::store(format!("listing {prefix}")))?;
         let names = found.common_prefixes.iter().filter_map(|path| path.filename());
         Ok(names.map(str::to_owned).collect())
@@ -305,11 +316,11 @@ impl Archive {
 
     /// Reads an object of at most so many bytes.
     pub(crate) async fn get(&self, name: &str, bytes_max: usize) -> Result<Bytes> {
-        read(&*self.objects, name, bytes_max).await
+        read(&*self.place.objects, name, bytes_max).await
     }
 
     pub(crate) async fn put(&self, name: &str, content: Vec<u8>) -> Result<()> {
-        let put = self.objects.put(&Path::from(name), content.into()).await;
+        let put = self.place.objects.put(&Path::from(name), content.into()).await;
         put.map(drop).map_err(ArchiveError::store(format!("writing {name}")))
     }
 
@@ -331,7 +342,7 @@ impl Archive {
 
     /// Removes what is there.
     pub(crate) async fn delete(&self, name: &str) -> Result<()> {
-        match self.objects.delete(&Path::from(name)).await {
+        match self.place.objects.delete(&Path::from(name)).await {
             Err(object_store::Error::NotFound { .. }) => Ok(()),
             done => done.map_err(ArchiveError::store(format!("deleting {name}"))),
         }

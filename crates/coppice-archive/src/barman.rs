@@ -111,7 +111,7 @@ impl BarmanServer {
                 "{name:?} can't name a server: take letters, digits, - and _"
             )));
         }
-        let objects = place.open()?;
+        let objects = place.open()?.objects;
         let found = objects.list(Some(&Path::from(name))).try_next().await;
         match found.map_err(ArchiveError::store(format!("listing {name}")))? {
             None => Ok(Self { objects, name: name.to_owned() }),

@@ -31,11 +31,13 @@ const DIRECTORY: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::NO
 
 /// Threads that work there at a time.
 const THREADS_MAX: usize = 8;
+/// Of them, those that do what requests ask.
+const ASKED_MAX: usize = 4;
 /// Objects of a listing that are looked at together.
 const LISTED_AT_ONCE: usize = 1024;
 
 /// A directory whose links are not followed, and of whose files only ordinary ones are opened.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Directory {
     files: LocalFileSystem,
     top: Arc<PathBuf>,
@@ -44,12 +46,30 @@ pub(crate) struct Directory {
 
 /// Turns at work that may not end, which has its turn for so long.
 #[derive(Clone, Debug)]
-struct Threads(Arc<Semaphore>);
+struct Threads {
+    all: Arc<Semaphore>,
+    /// What is to be had before one of all, where it is a request that asks.
+    asked: Option<Arc<Semaphore>>,
+}
+
+/// Given back when it is dropped.
+type Turn = (Option<OwnedSemaphorePermit>, OwnedSemaphorePermit);
 
 impl Threads {
-    async fn turn(&self) -> Result<OwnedSemaphorePermit> {
-        let turn = self.0.clone().acquire_owned().await;
-        turn.map_err(|error| Error::Generic { store: STORE, source: error.into() })
+    fn new(all: usize) -> Self {
+        Self { all: Arc::new(Semaphore::new(all)), asked: None }
+    }
+
+    fn for_requests(&self, of_all: usize) -> Self {
+        Self { all: self.all.clone(), asked: Some(Arc::new(Semaphore::new(of_all))) }
+    }
+
+    async fn turn(&self) -> Result<Turn> {
+        let asked = match &self.asked {
+            Some(asked) => Some(one_of(asked).await?),
+            None => None,
+        };
+        Ok((asked, one_of(&self.all).await?))
     }
 
     /// Work that blocks.
@@ -76,6 +96,11 @@ impl Threads {
     }
 }
 
+async fn one_of(turns: &Arc<Semaphore>) -> Result<OwnedSemaphorePermit> {
+    let turn = turns.clone().acquire_owned().await;
+    turn.map_err(|error| Error::Generic { store: STORE, source: error.into() })
+}
+
 impl fmt::Display for Directory {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.files.fmt(f)
@@ -93,7 +118,43 @@ impl Directory {
     /// What is in `top`, which is there.
     pub(crate) fn new(top: PathBuf) -> Result<Self> {
         let files = LocalFileSystem::new_with_prefix(&top)?.with_fsync(true);
-        Ok(Self { files, top: Arc::new(top), threads: Threads(Arc::new(Semaphore::new(THREADS_MAX))) })
+        Ok(Self { files, top: Arc::new(top), threads: Threads::new(THREADS_MAX) })
+    }
+
+    /// The same for what requests ask, which all together leave some threads to others.
+    pub(crate) fn for_requests(&self) -> Self {
+        Self { threads: self.threads.for_requests(ASKED_MAX), ..self.clone() }
+    }
+
+    fn list_behind(
+        &self,
+        prefix: Option<&Path>,
+        offset: Option<Path>,
+    ) -> BoxStream<'static, Result<ObjectMeta>> {
+        let (top, threads, files) = (self.top.clone(), self.threads.clone(), self.files.clone());
+        let prefix = prefix.cloned();
+        let (send, mut receive) = mpsc::channel(LISTED_AT_ONCE);
+        tokio::spawn(async move {
+            let turn = tokio::select! {
+                turn = threads.turn() => turn,
+                () = send.closed() => return,
+            };
+            let _turn = match turn {
+                Ok(turn) => turn,
+                Err(error) => return drop(send.send(Err(error)).await),
+            };
+            let listed = match offset {
+                Some(offset) => files.list_with_offset(prefix.as_ref(), &offset),
+                None => files.list(prefix.as_ref()),
+            };
+            let mut listed = checked(listed, top);
+            while let Some(found) = listed.next().await {
+                if send.send(found).await.is_err() {
+                    break;
+                }
+            }
+        });
+        stream::poll_fn(move |context| receive.poll_recv(context)).boxed()
     }
 
     /// Fails where a link is on the way to an object, or something else than a file in its place.
@@ -225,26 +286,15 @@ impl ObjectStore for Directory {
     }
 
     fn list(&self, prefix: Option<&Path>) -> BoxStream<'static, Result<ObjectMeta>> {
-        let (top, threads, files) = (self.top.clone(), self.threads.clone(), self.files.clone());
-        let prefix = prefix.cloned();
-        let (send, mut receive) = mpsc::channel(LISTED_AT_ONCE);
-        tokio::spawn(async move {
-            let turn = tokio::select! {
-                turn = threads.turn() => turn,
-                () = send.closed() => return,
-            };
-            let _turn = match turn {
-                Ok(turn) => turn,
-                Err(error) => return drop(send.send(Err(error)).await),
-            };
-            let mut listed = checked(files.list(prefix.as_ref()), top);
-            while let Some(found) = listed.next().await {
-                if send.send(found).await.is_err() {
-                    break;
-                }
-            }
-        });
-        stream::poll_fn(move |context| receive.poll_recv(context)).boxed()
+        self.list_behind(prefix, None)
+    }
+
+    fn list_with_offset(
+        &self,
+        prefix: Option<&Path>,
+        offset: &Path,
+    ) -> BoxStream<'static, Result<ObjectMeta>> {
+        self.list_behind(prefix, Some(offset.clone()))
     }
 
     async fn list_with_delimiter(&self, prefix: Option<&Path>) -> Result<ListResult> {
@@ -269,11 +319,13 @@ impl ObjectStore for Directory {
 mod tests {
     use std::time::Duration;
 
+    use object_store::ObjectStoreExt as _;
+
     use super::*;
 
     #[tokio::test]
     async fn threads_of_whoever_has_gone_are_no_more_than_there_are_turns() {
-        let threads = Threads(Arc::new(Semaphore::new(1)));
+        let threads = Threads::new(1);
         let (begun, has_begun) = tokio::sync::oneshot::channel();
         let (end, may_end) = std::sync::mpsc::channel::<()>();
         let hung = threads.block(move || {
@@ -289,9 +341,35 @@ mod tests {
         // By now who waited has gone.
         let mut within = Box::pin(threads.within(async { Ok(()) }));
         assert!(futures_util::poll!(&mut within).is_pending());
-        assert_eq!(threads.0.available_permits(), 0);
+        assert_eq!(threads.all.available_permits(), 0);
         end.send(()).expect("the work listens");
         let next = tokio::time::timeout(Duration::from_secs(60), within).await;
         next.expect("its turn comes").expect("it is done");
+    }
+
+    #[tokio::test]
+    async fn what_requests_ask_leaves_threads_to_the_platform() {
+        let home = tempfile::tempdir().expect("a directory");
+        let directory = Directory::new(home.path().to_owned()).expect("opened");
+        let asked = directory.for_requests().threads;
+        let (end, ends) = std::sync::mpsc::channel::<()>();
+        let ends = Arc::new(parking_lot::Mutex::new(ends));
+        let hung: Vec<_> = (0..3 * THREADS_MAX)
+            .map(|_| {
+                let (asked, ends) = (asked.clone(), ends.clone());
+                tokio::spawn(async move { asked.block(move || Ok(ends.lock().recv().is_err())).await })
+            })
+            .collect();
+        while directory.threads.all.available_permits() > THREADS_MAX - ASKED_MAX {
+            tokio::task::yield_now().await;
+        }
+        directory.put(&Path::from("log"), "piece".into()).await.expect("written");
+        let listed: Vec<_> = directory.list(None).try_collect().await.expect("listed");
+        assert_eq!(listed.len(), 1);
+        assert_eq!(directory.threads.all.available_permits(), THREADS_MAX - ASKED_MAX);
+        drop(end);
+        for hung in hung {
+            assert!(hung.await.expect("no panic").expect("done"), "nobody sends anything");
+        }
     }
 }

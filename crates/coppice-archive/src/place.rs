@@ -32,6 +32,16 @@ pub enum StorePlace {
     Directory(PathBuf),
 }
 
+/// A place, opened.
+#[derive(Clone, Debug)]
+pub(crate) struct Opened {
+    pub(crate) objects: Arc<dyn ObjectStore>,
+    /// The same for what requests ask: the platform's own work does not wait for all of that.
+    pub(crate) asked: Arc<dyn ObjectStore>,
+    /// Whether what is listed comes by name.
+    pub(crate) is_sorted: bool,
+}
+
 impl FromStr for StorePlace {
     type Err = ArchiveError;
 
@@ -71,7 +81,7 @@ impl fmt::Display for StorePlace {
 
 impl StorePlace {
     /// Opens it; credentials of a bucket are those of the `AWS_…` variables.
-    pub(crate) fn open(&self) -> Result<Arc<dyn ObjectStore>> {
+    pub(crate) fn open(&self) -> Result<Opened> {
         let opening = || ArchiveError::store(format!("opening {self}"));
         match self {
             Self::S3 { bucket, prefix } => {
@@ -83,12 +93,15 @@ impl StorePlace {
                     .with_bucket_name(bucket)
                     .build()
                     .map_err(opening())?;
-                Ok(Arc::new(PrefixStore::new(bucket, prefix.as_str())))
+                let objects: Arc<dyn ObjectStore> = Arc::new(PrefixStore::new(bucket, prefix.as_str()));
+                Ok(Opened { asked: objects.clone(), objects, is_sorted: true })
             }
             Self::Directory(path) => {
                 make_private_directory(path)
                     .map_err(ArchiveError::file(format!("making {}", path.display())))?;
-                Ok(Arc::new(Directory::new(path.clone()).map_err(opening())?))
+                let directory = Directory::new(path.clone()).map_err(opening())?;
+                let asked = Arc::new(directory.for_requests());
+                Ok(Opened { objects: Arc::new(directory), asked, is_sorted: false })
             }
         }
     }

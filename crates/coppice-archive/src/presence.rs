@@ -50,7 +50,7 @@ impl Archive {
     }
 
     async fn head(&self, name: &str) -> Result<Option<ObjectMeta>> {
-        match self.objects.head(&Path::from(name)).await {
+        match self.place.objects.head(&Path::from(name)).await {
             Ok(found) => Ok(Some(found)),
             Err(object_store::Error::NotFound { .. }) => Ok(None),
             Err(error) => Err(ArchiveError::store(format!("looking for {name}"))(error)),

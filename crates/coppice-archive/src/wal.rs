@@ -5,9 +5,11 @@ use std::time::Duration;
 use chrono::{DateTime, SecondsFormat, Utc};
 use coppice_core::VolumeId;
 use coppice_core::lsn::Lsn;
+use futures_util::TryStreamExt as _;
 use object_store::ObjectMeta;
+use object_store::path::Path;
 
-use crate::archive::soon;
+use crate::archive::{NAMES_MAX, soon};
 use crate::manifest::Manifest;
 use crate::{Archive, ArchiveError, BaseFacts, BaseName, Result};
 
@@ -115,13 +117,8 @@ impl Archive {
     pub async fn log_behind(&self, base: &Manifest, until: Option<DateTime<Utc>>) -> Result<Vec<LogPiece>> {
         let BaseFacts { volume, log_end, taken_ms, .. } = base.facts();
         let Some(base_end) = log_end else { return Ok(vec![]) };
-        let is_behind =
-            |piece: &LogPiece| piece.seen_at.timestamp_millis() >= *taken_ms && piece.end > *base_end;
-        let mut pieces: Vec<_> = self.log_pieces(volume).await?.into_iter().filter(is_behind).collect();
+        let (mut pieces, beyond) = self.pieces_behind(base, *base_end, until).await?;
         let Some(until) = until else { return Ok(pieces) };
-        // What was committed before it is seen a moment later.
-        let after = pieces.iter().position(|piece| piece.is_after(until));
-        let beyond = after.map(|index| pieces.split_off(index).swap_remove(0));
         let mut reached = *base_end;
         for piece in &pieces {
             if piece.start > reached {
@@ -151,6 +148,48 @@ impl Archive {
         }
         pieces.push(beyond);
         Ok(pieces)
+    }
+
+    /// Pieces that go on behind a place where a base ends, oldest first, up to a time; and the first one that was
+    /// seen after it: what was committed before is seen a moment later. No others are kept, however many there are.
+    async fn pieces_behind(
+        &self,
+        base: &Manifest,
+        base_end: Lsn,
+        until: Option<DateTime<Utc>>,
+    ) -> Result<(Vec<LogPiece>, Option<LogPiece>)> {
+        let BaseFacts { volume, taken_ms, .. } = base.facts();
+        let prefix = format!("wal/{volume}");
+        let listing = || ArchiveError::store(format!("listing {prefix}"));
+        let offset = Path::from(format!("{prefix}/{taken_ms:015}"));
+        let mut found = self.place.objects.list_with_offset(Some(&Path::from(prefix.as_str())), &offset);
+        let (mut pieces, mut beyond, mut count) = (vec![], None::<LogPiece>, 0);
+        while let Some(object) = found.try_next().await.map_err(listing())? {
+            count += 1;
+            if count > NAMES_MAX {
+                return Err(ArchiveError::damaged(prefix, format!("it has more than {NAMES_MAX} objects")));
+            }
+            let Some(piece) = LogPiece::of(object) else { continue };
+            if piece.seen_at.timestamp_millis() < *taken_ms
+                || piece.end <= base_end
+                || beyond.as_ref().is_some_and(|beyond| beyond.object < piece.object)
+            {
+                continue;
+            }
+            if !until.is_some_and(|until| piece.is_after(until)) {
+                pieces.push(piece);
+                continue;
+            }
+            beyond = Some(piece);
+            if self.place.is_sorted {
+                break;
+            }
+        }
+        pieces.sort_by(|one, other| one.object.cmp(&other.object));
+        if let Some(beyond) = &beyond {
+            pieces.retain(|piece| piece.object < beyond.object);
+        }
+        Ok((pieces, beyond))
     }
 
     /// How far the log behind a base goes; none when it has none.

@@ -380,6 +380,13 @@ impl Store {
         row.map(|row| Branch::try_from(BranchRow::from_row(&row)?)).transpose()
     }
 
+    /// Whether a branch of a project has a name.
+    pub async fn branch_has_name_in_tx(&self, tx: &mut Tx, project: &ProjectId, name: &str) -> Result<bool> {
+        let query =
+            "select exists (select from branches where project_id = $1 and name = $2 and deleted_at is null)";
+        Ok(sqlx::query_scalar(query).bind(project.as_str()).bind(name).fetch_one(&mut **tx).await?)
+    }
+
     /// Changes what its owner says of a branch.
     ///
     /// # Errors

@@ -108,13 +108,15 @@ fn a_restored_branch_is_a_child_as_of_a_time_that_is_kept() {
     assert_eq!(details["configuration"]["storage"], 10, "what the other one has");
     restore(json!({ "name": "latest" })).expect(201);
     restore(json!({ "name": "latest" })).expect_error(409, "branch_name_taken");
+    let early = rfc3339(remembered_from() - TimeDelta::seconds(1));
+    // Before anybody looks for that time.
+    restore(json!({ "name": "latest", "targetTime": early })).expect_error(409, "branch_name_taken");
     restore(json!({})).expect_error(400, "missing_field");
     let never = |with: Value| {
         let mut body = json!({ "name": "never" });
         body.as_object_mut().expect("an object").extend(with.as_object().expect("an object").clone());
         restore(body)
     };
-    let early = rfc3339(remembered_from() - TimeDelta::seconds(1));
     let told = never(json!({ "targetTime": early })).expect_error(400, "invalid_restore_target");
     assert!(told.contains("before its history begins") && told.contains("choose a time"), "{told}");
     never(json!({ "configuration": { "region": "mars" } })).expect_error(400, "invalid_region");

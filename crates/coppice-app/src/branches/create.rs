@@ -18,12 +18,12 @@ use coppice_core::{ApiKeyId, BranchId, Error, ErrorCode, Result, VolumeId};
 use coppice_failpoint::failpoint;
 use coppice_store::{BaseMoment, BranchQuotas, NewBranch, PullKey, Tx};
 
-use super::{Branches, SpecChange, checked_expiry, checked_labels, name_taken};
+use super::{Branches, SpecChange, checked_expiry, checked_labels, has_name, name_taken};
 use crate::Access;
 use crate::configuration::server;
 use crate::idempotency::{branch_of_call, note_effect_in_tx};
 use crate::past::Past;
-use crate::rows::{find_in_project, lock_enabled_organization_in_tx, lock_project_in_tx};
+use crate::rows::{find_in_project, find_project, lock_enabled_organization_in_tx, lock_project_in_tx};
 use crate::secrets::{new_password, scram_verifier};
 use crate::vercel::databases::NewDatabase;
 
@@ -181,7 +181,7 @@ impl Branches {
         let verifier = scram_verifier(&password);
 
         // Before anything is locked: it takes a look at the parent's log.
-        let past = self.find_past(place, &new.origin).await?;
+        let past = self.find_past(place, new, made_with).await?;
         let mut tx = self.store.begin().await?;
         lock_enabled_organization_in_tx(&self.store, &mut tx, &place.organization).await?;
         if let Some(MadeFor::Resource(database)) = made_for {
@@ -189,9 +189,7 @@ impl Branches {
         }
         let project = lock_project_in_tx(&self.store, &mut tx, place).await?;
         let plan = self.plan_branch(&mut tx, &project, &new.origin, past).await?;
-        self.check_quotas(&mut tx, &project).await?;
-        let used_up = self.store.budget_in_the_way_in_tx(&mut tx, &project.id, made_with).await?;
-        used_up.map_or(Ok(()), |used_up| Err(used_up.error()))?;
+        self.check_room(&mut tx, &project, made_with).await?;
         let row = NewBranch {
             id: &id,
             project: &project.id,
@@ -324,18 +322,42 @@ impl Branches {
     }
 
     /// Where a new branch begins; none for one that begins at no moment of the past.
-    async fn find_past(&self, place: &InProject, origin: &BranchOrigin) -> Result<Option<Past>> {
-        match origin {
+    async fn find_past(
+        &self,
+        place: &InProject,
+        new: &NewBranchRequest,
+        made_with: Option<&ApiKeyId>,
+    ) -> Result<Option<Past>> {
+        match &new.origin {
             BranchOrigin::Inherit { version: None, moment: None, .. } | BranchOrigin::Custom(_) => Ok(None),
             BranchOrigin::Inherit { parent, version, moment, .. } => {
                 let parent = find_in_project(&self.store, place, parent).await?;
+                self.check_new(place, &new.name, made_with).await?;
                 self.moments.find_own_past(&parent, version.as_ref(), *moment).await.map(Some)
             }
             BranchOrigin::Restored { source, time, .. } => {
                 let source = find_in_project(&self.store, place, source).await?;
+                self.check_new(place, &new.name, made_with).await?;
                 self.moments.find_restored(&source, *time).await.map(Some)
             }
         }
+    }
+
+    /// Refuses at once what would be refused whatever a past is: to look for that takes long.
+    async fn check_new(&self, place: &InProject, name: &str, made_with: Option<&ApiKeyId>) -> Result<()> {
+        let project = find_project(&self.store, place).await?;
+        let mut tx = self.store.begin().await?;
+        if self.store.branch_has_name_in_tx(&mut tx, &project.id, name).await? {
+            return Err(has_name(name));
+        }
+        self.check_room(&mut tx, &project, made_with).await
+    }
+
+    /// Whether another branch may be made.
+    async fn check_room(&self, tx: &mut Tx, project: &Project, made_with: Option<&ApiKeyId>) -> Result<()> {
+        self.check_quotas(tx, project).await?;
+        let used_up = self.store.budget_in_the_way_in_tx(tx, &project.id, made_with).await?;
+        used_up.map_or(Ok(()), |used_up| Err(used_up.error()))
     }
 
     /// Whether no more branches of a key exist than it may have, with what the transaction did.

@@ -350,11 +350,16 @@ fn busy(id: &BranchId) -> Error {
 }
 
 fn name_taken(error: StoreError, name: &str) -> Error {
-    if error.is_unique_violation("branches_name") {
-        return Error::Conflict {
-            code: ErrorCode::BranchNameTaken,
-            public: format!("a branch named {name} already exists"),
-        };
+    match error.is_unique_violation("branches_name") {
+        true => has_name(name),
+        false => error.into(),
     }
-    error.into()
+}
+
+/// The complaint that another branch has a name.
+fn has_name(name: &str) -> Error {
+    Error::Conflict {
+        code: ErrorCode::BranchNameTaken,
+        public: format!("a branch named {name} already exists"),
+    }
 }

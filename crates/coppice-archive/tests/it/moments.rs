@@ -6,7 +6,9 @@ use chrono::{DateTime, Utc};
 use coppice_archive::{ArchiveError, BaseFacts, BaseName, BaseWriter};
 use coppice_core::VolumeId;
 use coppice_core::lsn::Lsn;
+use coppice_test_support::make_bucket;
 
+use crate::s3::{bucket, in_each_bucket};
 use crate::support::Store;
 
 fn at(second: i64) -> DateTime<Utc> {
@@ -47,28 +49,41 @@ fn needed(store: &Store, base: &BaseName, until: Option<i64>) -> Option<Vec<u64>
 
 #[test]
 fn a_moment_needs_the_log_up_to_what_was_seen_after_it_and_no_gap() {
-    let store = Store::new();
-    piece(&store, 90, 500, 900);
-    let first = base(&store, 100, Some(1000));
+    check_moments(&Store::new());
+    in_each_bucket("moments::within_a_bucket_with_moments");
+}
+
+/// Does something only in the processes that the test above begins.
+#[test]
+fn within_a_bucket_with_moments() {
+    let Some(bucket) = bucket() else { return };
+    make_bucket(&[], &bucket);
+    check_moments(&Store::within_bucket(format!("s3://{bucket}/p").parse().expect("a bucket")));
+    println!("worked in a bucket");
+}
+
+fn check_moments(store: &Store) {
+    piece(store, 90, 500, 900);
+    let first = base(store, 100, Some(1000));
     for (second, from, to) in [(110, 900, 1100), (120, 1100, 1200), (500, 1200, 1300)] {
-        piece(&store, second, from, to);
+        piece(store, second, from, to);
     }
-    assert_eq!(needed(&store, &first, None), Some(vec![1100, 1200, 1300]), "all of it");
-    assert_eq!(needed(&store, &first, Some(105)), Some(vec![1100]));
-    assert_eq!(needed(&store, &first, Some(115)), Some(vec![1100, 1200]));
+    assert_eq!(needed(store, &first, None), Some(vec![1100, 1200, 1300]), "all of it");
+    assert_eq!(needed(store, &first, Some(105)), Some(vec![1100]));
+    assert_eq!(needed(store, &first, Some(115)), Some(vec![1100, 1200]));
     assert_eq!(
-        needed(&store, &first, Some(300)),
+        needed(store, &first, Some(300)),
         Some(vec![1100, 1200, 1300]),
         "what came in between is in it"
     );
-    assert_eq!(needed(&store, &first, Some(600)), Some(vec![1100, 1200, 1300]), "nothing came since");
+    assert_eq!(needed(store, &first, Some(600)), Some(vec![1100, 1200, 1300]), "nothing came since");
     // What was written behind 1300 never came here.
-    let second = base(&store, 700, Some(1500));
-    assert_eq!(needed(&store, &first, Some(600)), None);
-    piece(&store, 710, 1500, 1600);
-    assert_eq!(needed(&store, &first, Some(600)), None);
-    assert_eq!(needed(&store, &first, Some(400)), Some(vec![1100, 1200, 1300]), "all of that is there");
-    assert_eq!(needed(&store, &second, Some(705)), Some(vec![1600]));
+    let second = base(store, 700, Some(1500));
+    assert_eq!(needed(store, &first, Some(600)), None);
+    piece(store, 710, 1500, 1600);
+    assert_eq!(needed(store, &first, Some(600)), None);
+    assert_eq!(needed(store, &first, Some(400)), Some(vec![1100, 1200, 1300]), "all of that is there");
+    assert_eq!(needed(store, &second, Some(705)), Some(vec![1600]));
 }
 
 #[test]

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
 use coppice_archive::{
-    Archive, ArchiveError, BaseFacts, BaseName, BaseWriter, LogPiece, Manifest, PIECE_BYTES_MAX,
+    Archive, ArchiveError, BaseFacts, BaseName, BaseWriter, Connection, LogPiece, Manifest, PIECE_BYTES_MAX,
     StoreFailure, Target, Written,
 };
 use coppice_core::VolumeId;
@@ -122,16 +122,14 @@ impl StoredBase {
 }
 
 impl LocalEngine {
-    async fn archive(&self) -> Result<Arc<Archive>> {
-        match &self.store {
-            Some(store) => Ok(store.archive().await?),
-            None => Err(EngineError::Other("it is in a store, and none is set (`--store`)".to_owned())),
-        }
+    fn connection(&self) -> Result<&Connection> {
+        let none = || EngineError::Other("it is in a store, and none is set (`--store`)".to_owned());
+        self.store.as_deref().ok_or_else(none)
     }
 
     /// [`crate::Engine::back_up`]
     pub(super) async fn write_base(&self, plan: &BasePlan) -> Result<Written> {
-        let archive = self.archive().await?;
+        let archive = self.connection()?.archive().await?;
         let mut previous = None;
         for volume in &plan.lineage {
             let noting = |error: &ArchiveError| {
@@ -184,7 +182,8 @@ impl LocalEngine {
         version: PostgresVersion,
         until: Option<DateTime<Utc>>,
     ) -> Result<StoredBase> {
-        StoredBase::find(self.archive().await?, base, version.major, until).await
+        let archive = self.connection()?.archive_for_requests().await?;
+        StoredBase::find(archive, base, version.major, until).await
     }
 
     /// [`crate::Engine::log_from`]
