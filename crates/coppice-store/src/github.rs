@@ -3,15 +3,20 @@
 
 use chrono::{DateTime, Utc};
 use coppice_core::github::{GithubInstallation, GithubRepository, RECONCILE};
+use coppice_core::organization::Holder;
 use coppice_core::{BranchId, GithubInstallationId, GithubRepositoryId, OrganizationId, ProjectId};
-use sqlx::postgres::PgArguments;
+use sqlx::postgres::{PgArguments, PgRow};
 use sqlx::query::QueryAs;
 use sqlx::{Encode, FromRow, Postgres, Type};
 
+use crate::holders::{Room, holder_turns};
 use crate::{Result, Store};
 
 const INSTALLATION: &str = "id, installation_id, organization_id, administered, created_at, updated_at";
 const REPOSITORY: &str = "g.id, g.repository_id, g.project_id, g.root_branch_id, g.previews, g.forks, g.job_keys, g.created_at, g.updated_at";
+
+/// Of what is linked, what GitHub shall be asked about again.
+const DUE: &str = "(l.looked_at is null or l.looked_at < now() - make_interval(secs => $4))";
 
 /// What of a mapping its owner says.
 #[derive(Clone, Copy, Debug)]
@@ -111,6 +116,14 @@ impl From<ReachedRow> for ReachedRepository {
     }
 }
 
+/// A mapping that is due, and whose.
+#[derive(FromRow)]
+struct DueRow {
+    holder: String,
+    #[sqlx(flatten)]
+    reached: ReachedRow,
+}
+
 type Asked<'q, Row> = QueryAs<'q, Postgres, Row, PgArguments>;
 
 /// A statement about a link: which, whose, to which installation, for which repositories.
@@ -134,6 +147,18 @@ fn of_mapping<'q>(sql: String, project: &'q ProjectId, note: &MappingNote<'q>) -
         .bind(note.has_previews)
         .bind(note.takes_forks)
         .bind(note.has_job_keys)
+}
+
+/// A statement that takes what there is room for of what is due.
+fn in_room<'q, Row>(sql: &str, room: &'q Room) -> Asked<'q, Row>
+where
+    Row: for<'r> FromRow<'r, PgRow>,
+{
+    sqlx::query_as(sqlx::AssertSqlSafe(sql.to_owned()))
+        .bind(room.holders())
+        .bind(i64::from(room.each))
+        .bind(i64::from(room.count))
+        .bind(RECONCILE.as_secs_f64())
 }
 
 impl Store {
@@ -273,39 +298,56 @@ impl Store {
         Ok(())
     }
 
-    /// Takes installations that GitHub shall be asked about again: those that it was not asked about for
-    /// an hour, or not since `started`.
-    pub async fn github_installations_due(&self, started: DateTime<Utc>) -> Result<Vec<i64>> {
-        Ok(sqlx::query_scalar(
-            "update github_installations set looked_at = now()
-             where id in (select id from github_installations
-                          where looked_at is null or looked_at < $1 or looked_at < now() - make_interval(secs => $2)
-                          order by id limit 100 for update skip locked)
-             returning installation_id",
-        )
-        .bind(started)
-        .bind(RECONCILE.as_secs_f64())
-        .fetch_all(&self.pool)
-        .await?)
+    /// Has GitHub asked again about everything that is linked.
+    pub async fn github_look_again(&self) -> Result<()> {
+        for all in [
+            "update github_installations set looked_at = null",
+            "update github_repositories set looked_at = null",
+        ] {
+            sqlx::query(all).execute(&self.pool).await?;
+        }
+        Ok(())
     }
 
-    /// The same of mappings of organizations that are enabled.
-    pub async fn github_repositories_due(&self, started: DateTime<Utc>) -> Result<Vec<ReachedRepository>> {
-        let sql = format!(
-            "update github_repositories g set looked_at = now()
-             from github_installations i
-             where i.id = g.installation_id and g.id in (
-                 select r.id from github_repositories r
-                 where r.looked_at is null or r.looked_at < $1 or r.looked_at < now() - make_interval(secs => $2)
-                 order by r.id limit 20 for update skip locked)
-             returning {REPOSITORY}, i.organization_id, i.installation_id as installation_number"
+    /// Takes installations that GitHub shall be asked about again, as it was not for an hour, by
+    /// turns of holders, each with its holder.
+    pub async fn github_installations_due(&self, room: Room) -> Result<Vec<(Holder, i64)>> {
+        let due = format!(
+            "select l.id, l.looked_at as since, l.organization_id, l.id as part
+             from github_installations l where {DUE}"
         );
-        let rows: Vec<ReachedRow> = sqlx::query_as(sqlx::AssertSqlSafe(sql))
-            .bind(started)
-            .bind(RECONCILE.as_secs_f64())
-            .fetch_all(&self.pool)
-            .await?;
-        Ok(rows.into_iter().map(ReachedRepository::from).collect())
+        let sql = format!(
+            "{}
+             update github_installations i set looked_at = now()
+             from (select l.id, next.holder from next join github_installations l on l.id = next.id
+                   where {DUE} for update of l skip locked) free
+             where i.id = free.id returning free.holder, i.installation_id",
+            holder_turns("installation", &due)
+        );
+        let taken: Vec<(String, i64)> = in_room(&sql, &room).fetch_all(&self.pool).await?;
+        self.holder_turn_note("installation", taken.iter().map(|(holder, _)| holder.as_str())).await;
+        Ok(taken.into_iter().map(|(holder, number)| (Holder::from_trusted(holder), number)).collect())
+    }
+
+    /// The same of mappings.
+    pub async fn github_repositories_due(&self, room: Room) -> Result<Vec<(Holder, ReachedRepository)>> {
+        let due = format!(
+            "select l.id, l.looked_at as since, i.organization_id, i.installation_id as part
+             from github_repositories l join github_installations i on i.id = l.installation_id where {DUE}"
+        );
+        let sql = format!(
+            "{}
+             update github_repositories g set looked_at = now()
+             from github_installations i,
+                  (select l.id, next.holder from next join github_repositories l on l.id = next.id
+                   where {DUE} for update of l skip locked) free
+             where i.id = g.installation_id and g.id = free.id
+             returning free.holder, {REPOSITORY}, i.organization_id, i.installation_id as installation_number",
+            holder_turns("comparison", &due)
+        );
+        let rows: Vec<DueRow> = in_room(&sql, &room).fetch_all(&self.pool).await?;
+        self.holder_turn_note("comparison", rows.iter().map(|row| row.holder.as_str())).await;
+        Ok(rows.into_iter().map(|row| (Holder::from_trusted(row.holder), row.reached.into())).collect())
     }
 
     /// Has GitHub asked again about a mapping, soon: it could not be asked now.

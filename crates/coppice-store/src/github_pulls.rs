@@ -5,9 +5,11 @@
 //! late and in any order, and none is lost after it was answered.
 
 use coppice_core::github::{DELIVERY_DAYS, Pull};
+use coppice_core::organization::Holder;
 use coppice_core::{BranchId, GithubRepositoryId};
 use sqlx::FromRow;
 
+use crate::holders::{Room, holder_turns};
 use crate::{Result, Store, Tx};
 
 /// What may be otherwise after a delivery.
@@ -69,6 +71,7 @@ pub enum AfterLook {
 
 #[derive(FromRow)]
 struct ClaimedRow {
+    holder: String,
     mapping_id: String,
     number: i64,
     branch_id: Option<String>,
@@ -199,22 +202,41 @@ impl Store {
         Ok(())
     }
 
-    /// Takes pull requests that are due, up to `count`. Nobody else gets them
-    /// for `lease_seconds`; what nothing is heard of until then is due again.
-    pub async fn github_pulls_claim(&self, count: u32, lease_seconds: u32) -> Result<Vec<ClaimedPull>> {
-        let rows: Vec<ClaimedRow> = sqlx::query_as(
-            "update github_pulls
-             set attempts = attempts + 1, due_at = now() + make_interval(secs => $2)
-             where (mapping_id, number) in (
-                 select mapping_id, number from github_pulls where due_at <= now()
-                 order by due_at limit $1 for update skip locked)
-             returning mapping_id, number, branch_id, asked, attempts, told_commit, told, comment_id",
-        )
-        .bind(i64::from(count))
-        .bind(f64::from(lease_seconds))
-        .fetch_all(&self.pool)
-        .await?;
-        Ok(rows.into_iter().map(ClaimedPull::from).collect())
+    /// Takes pull requests that are due, by turns of holders, each with its holder. Nobody else gets
+    /// them for `lease_seconds`; what nothing is heard of until then is due again. Served by index
+    /// `github_pulls_next`.
+    pub async fn github_pulls_claim(
+        &self,
+        room: Room,
+        lease_seconds: u32,
+    ) -> Result<Vec<(Holder, ClaimedPull)>> {
+        let next = holder_turns(
+            "pull",
+            "select r.id as mapping_id, d.number, d.due_at as since, i.organization_id, i.installation_id as part
+             from github_repositories r join github_installations i on i.id = r.installation_id
+             cross join lateral (
+                 select number, due_at from github_pulls
+                 where mapping_id = r.id and due_at <= now() order by due_at limit $3) d",
+        );
+        let sql = format!(
+            "{next}
+             update github_pulls g set attempts = attempts + 1, due_at = now() + make_interval(secs => $4)
+             from (select p.mapping_id, p.number, next.holder
+                   from next join github_pulls p on p.mapping_id = next.mapping_id and p.number = next.number
+                   where p.due_at <= now() for update of p skip locked) free
+             where g.mapping_id = free.mapping_id and g.number = free.number
+             returning free.holder, g.mapping_id, g.number, g.branch_id, g.asked, g.attempts, g.told_commit, g.told,
+                       g.comment_id"
+        );
+        let rows: Vec<ClaimedRow> = sqlx::query_as(sqlx::AssertSqlSafe(sql))
+            .bind(room.holders())
+            .bind(i64::from(room.each))
+            .bind(i64::from(room.count))
+            .bind(f64::from(lease_seconds))
+            .fetch_all(&self.pool)
+            .await?;
+        self.holder_turn_note("pull", rows.iter().map(|row| row.holder.as_str())).await;
+        Ok(rows.into_iter().map(|row| (Holder::from_trusted(&row.holder), row.into())).collect())
     }
 
     /// Has every pull request looked at now that is to be looked at some time.

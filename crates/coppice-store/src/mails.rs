@@ -73,7 +73,7 @@ impl Store {
     ) -> Result<Option<u32>> {
         let wait: Option<f64> = sqlx::query_scalar(
             "select extract(epoch from sent_at + interval '1 day' - now())::float8 from invitation_letters
-             where address = lower($1) and sender = sender_of_letters($2) and sent_at > now() - interval '1 day'
+             where address = lower($1) and sender = holder_of($2) and sent_at > now() - interval '1 day'
              order by sent_at desc offset greatest($3 - 1, 0) limit 1",
         )
         .bind(address)
@@ -89,7 +89,7 @@ impl Store {
     pub async fn letter_note(&self, address: &str, organization: &OrganizationId) -> Result<()> {
         sqlx::query(
             "with forgotten as (delete from invitation_letters where sent_at < now() - interval '1 day')
-             insert into invitation_letters (address, sender) values (lower($1), sender_of_letters($2))",
+             insert into invitation_letters (address, sender) values (lower($1), holder_of($2))",
         )
         .bind(address)
         .bind(organization.as_str())

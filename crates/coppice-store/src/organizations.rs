@@ -51,7 +51,7 @@ impl From<OrganizationRow> for Organization {
 impl Store {
     /// Who answers for an organization.
     pub async fn organization_holder(&self, id: &OrganizationId) -> Result<Holder> {
-        let query = sqlx::query_scalar("select sender_of_letters($1)").bind(id.as_str());
+        let query = sqlx::query_scalar("select holder_of($1)").bind(id.as_str());
         let holder: String = query.fetch_one(&self.pool).await?;
         Ok(Holder::from_trusted(holder))
     }

@@ -164,7 +164,7 @@ impl Store {
     /// former versions; each with whose it is.
     pub async fn kept_volumes(&self, host: &HostId) -> Result<Vec<(Holder, VolumeId)>> {
         let query = sqlx::query_as(
-            "select sender_of_letters(p.organization_id), v.id from volumes v
+            "select holder_of(p.organization_id), v.id from volumes v
              join branches b on b.id = v.branch_id join projects p on p.id = b.project_id
              where v.host_id = $1 and v.state = 'admitted' and b.goal <> 'deleted'
                and (b.goal = 'trashed' or exists (select from branch_versions n where n.volume_id = v.id))",
@@ -180,7 +180,7 @@ impl Store {
         let mut tx = self.begin().await?;
         let ids: Vec<String> = sqlx::query_scalar(
             "select b.id from branches b join volumes v on v.id = b.volume_id join projects p on p.id = b.project_id
-             where b.goal = 'trashed' and v.host_id = $1 and sender_of_letters(p.organization_id) = $2
+             where b.goal = 'trashed' and v.host_id = $1 and holder_of(p.organization_id) = $2
                and not exists (select from branches d join volumes w on w.id = d.volume_id
                                where d.goal = 'deleted' and d.state <> 'deleted' and w.host_id = $1)
              order by b.deleted_at, b.id limit 1 for update of b skip locked",

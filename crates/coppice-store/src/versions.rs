@@ -267,7 +267,7 @@ async fn doom(tx: &mut Tx, which: Which<'_>, reason: &str) -> Result<()> {
         Which::Oldest(..) => {
             "select n.volume_id from branch_versions n join volumes v on v.id = n.volume_id
              join branches b on b.id = n.branch_id join projects p on p.id = b.project_id
-             where v.host_id = $2 and sender_of_letters(p.organization_id) = $3
+             where v.host_id = $2 and holder_of(p.organization_id) = $3
                and not exists (select from tombstones t where t.host_id = $2 and t.removed_at is null)
              order by n.until, n.volume_id limit 1 for update of n skip locked"
         }

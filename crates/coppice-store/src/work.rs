@@ -60,7 +60,7 @@ struct ClaimedRow {
 impl Store {
     /// Whose a branch is, whatever became of it; none when nothing is known of it.
     pub async fn branch_holder(&self, id: &BranchId) -> Result<Option<Holder>> {
-        let query = "select sender_of_letters(p.organization_id) from branches b
+        let query = "select holder_of(p.organization_id) from branches b
                      join projects p on p.id = b.project_id where b.id = $1";
         let found: Option<String> =
             sqlx::query_scalar(query).bind(id.as_str()).fetch_optional(&self.pool).await?;

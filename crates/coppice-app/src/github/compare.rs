@@ -1,15 +1,18 @@
 //! What is linked, compared with what is at GitHub: nothing depends on every delivery having come.
 
-use chrono::{DateTime, Utc};
 use coppice_core::Result;
 use coppice_core::github::{PREVIEW_LIFETIME, Pull};
 use coppice_store::ReachedRepository;
+use futures_util::future::join;
 use reqwest::Method;
 use serde::Deserialize;
 
 use super::Github;
 use super::api::{Asked, GithubApi, GithubError, RepositoryToken};
+use super::turns::by_turns;
 
+/// What is asked about at the same time: of all holders, and of one.
+const AT_ONCE: (u32, u32) = (4, 1);
 /// Pull requests of an answer. Each may bring long texts.
 const PAGE: usize = 50;
 /// Most pages that are read of what is open.
@@ -96,24 +99,47 @@ impl GithubApi {
 }
 
 impl Github {
-    /// Asks GitHub about what nobody asked about for an hour, since the process `started`, or since a delivery
-    /// said that it may be otherwise.
-    pub(crate) async fn compare(&self, started: DateTime<Utc>) -> Result<()> {
+    /// Has everything compared that a process compared before this one began: deliveries may have
+    /// been missed since.
+    pub(crate) async fn compare_anew(&self) -> Result<()> {
+        Ok(self.store.github_look_again().await?)
+    }
+
+    /// Asks GitHub about what nobody asked about for an hour, or since a delivery said that it may
+    /// be otherwise.
+    pub(crate) async fn compare(&self, task: &'static str) -> Result<()> {
         let github = self.api()?;
-        for installation in self.store.github_installations_due(started).await? {
-            match github.has_installation(installation).await {
-                Ok(true) => {}
-                Ok(false) => self.forget_installation(installation).await?,
-                // Asked again with the repositories that are reached by it.
-                Err(error) => tracing::warn!("asking about installation {installation}: {error}"),
-            }
+        let installations = by_turns(
+            task,
+            AT_ONCE,
+            |room| self.store.github_installations_due(room),
+            |installation| self.compare_installation(github, installation),
+        );
+        let repositories = by_turns(
+            task,
+            AT_ONCE,
+            |room| self.store.github_repositories_due(room),
+            |reached| self.compare_or_put_off(github, reached),
+        );
+        let (installations, repositories) = join(installations, repositories).await;
+        installations.and(repositories)
+    }
+
+    async fn compare_installation(&self, github: &GithubApi, installation: i64) -> Result<()> {
+        match github.has_installation(installation).await {
+            Ok(true) => {}
+            Ok(false) => self.forget_installation(installation).await?,
+            // Asked again with the repositories that are reached by it.
+            Err(error) => tracing::warn!("asking about installation {installation}: {error}"),
         }
-        for reached in self.store.github_repositories_due(started).await? {
-            let mapping = &reached.mapping;
-            if let Err(error) = self.compare_repository(github, &reached).await {
-                tracing::warn!("asking about repository {}: {error}", mapping.repository);
-                self.store.github_repository_look_again(&mapping.id, error.pause()).await?;
-            }
+        Ok(())
+    }
+
+    async fn compare_or_put_off(&self, github: &GithubApi, reached: ReachedRepository) -> Result<()> {
+        let mapping = &reached.mapping;
+        if let Err(error) = self.compare_repository(github, &reached).await {
+            tracing::warn!("asking about repository {}: {error}", mapping.repository);
+            self.store.github_repository_look_again(&mapping.id, error.pause()).await?;
         }
         Ok(())
     }

@@ -12,19 +12,19 @@ use coppice_core::target::{InBranch, InProject};
 use coppice_core::{BranchId, Error, ErrorCode, Result};
 use coppice_failpoint::failpoint;
 use coppice_store::{AfterLook, ClaimedPull, ReachedRepository, Told};
-use futures_util::future::join_all;
 use reqwest::Method;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::Github;
 use super::api::{Asked, GithubApi, GithubError, RepositoryToken};
+use super::turns::by_turns;
 use super::words::{News, Words};
 use crate::branches::{BranchOrigin, MadeFor, NewBranchRequest, SpecChange};
 use crate::rows::find_in_project;
 
-/// Pull requests that are looked at at the same time.
-const AT_ONCE: u32 = 8;
+/// Pull requests that are looked at at the same time: of all holders, and of one.
+const AT_ONCE: (u32, u32) = (8, 4);
 /// How long a look may take.
 const PATIENCE: Duration = Duration::from_secs(100);
 /// After so many seconds somebody else may look.
@@ -106,21 +106,15 @@ impl Github {
     }
 
     /// Looks at pull requests until none is due.
-    pub(crate) async fn look_at_pulls(&self) -> Result<()> {
-        loop {
-            let claimed = self.store.github_pulls_claim(AT_ONCE, LEASE_SECONDS).await?;
-            if claimed.is_empty() {
-                return Ok(());
-            }
-            let looks = join_all(claimed.iter().map(|one| self.look_at_pull(one))).await;
-            looks.into_iter().collect::<Result<()>>()?;
-        }
+    pub(crate) async fn look_at_pulls(&self, task: &'static str) -> Result<()> {
+        let claim = |room| self.store.github_pulls_claim(room, LEASE_SECONDS);
+        by_turns(task, AT_ONCE, claim, |claimed| self.look_at_pull(claimed)).await
     }
 
-    async fn look_at_pull(&self, claimed: &ClaimedPull) -> Result<()> {
+    async fn look_at_pull(&self, claimed: ClaimedPull) -> Result<()> {
         failpoint!("github.claimed");
         let mut told = claimed.told.clone();
-        let outcome = tokio::time::timeout(PATIENCE, self.do_what_is_needed(claimed, &mut told)).await;
+        let outcome = tokio::time::timeout(PATIENCE, self.do_what_is_needed(&claimed, &mut told)).await;
         let late = || Failed::new("it takes too long".to_owned(), LATER);
         let next =
             outcome.unwrap_or_else(|_| Err(late())).unwrap_or_else(|Failed { why, pause, is_said }| {
@@ -133,7 +127,7 @@ impl Github {
                 AfterLook::Again(longer(pause, claimed.attempts))
             });
         failpoint!("github.looked");
-        Ok(self.store.github_pull_end(claimed, &told, next).await?)
+        Ok(self.store.github_pull_end(&claimed, &told, next).await?)
     }
 
     /// `told` is what GitHub was told, also when something fails afterwards.

@@ -21,6 +21,7 @@ mod look;
 mod mappings;
 mod redelivery;
 mod token;
+mod turns;
 mod words;
 
 use api::GithubApi;

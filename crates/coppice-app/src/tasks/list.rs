@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use chrono::Utc;
 use coppice_core::Error;
 use coppice_core::usage::METERING;
 use tokio::sync::OnceCell;
@@ -103,16 +102,21 @@ impl App {
         if !self.github.is_there() {
             return;
         }
-        let (seconds, started) = (Duration::from_secs, Utc::now());
-        tasks.every("github_comparison", seconds(2), self, move |app| async move {
-            app.github.compare(started).await
+        let seconds = Duration::from_secs;
+        let is_begun = Arc::new(OnceCell::new());
+        tasks.every("github_comparison", seconds(2), self, move |app| {
+            let is_begun = is_begun.clone();
+            async move {
+                is_begun.get_or_try_init(|| app.github.compare_anew()).await?;
+                app.github.compare("github_comparison").await
+            }
         });
         let is_begun = Arc::new(OnceCell::new());
         tasks.every("github_pulls", seconds(1), self, move |app| {
             let is_begun = is_begun.clone();
             async move {
                 is_begun.get_or_try_init(|| app.github.take_over_looks()).await?;
-                app.github.look_at_pulls().await
+                app.github.look_at_pulls("github_pulls").await
             }
         });
         let redelivery = Arc::new(Redelivery::default());
@@ -204,6 +208,9 @@ impl App {
         tasks.every("budget_purge", PURGE, self, |app| async move { app.budgets.purge().await });
         tasks.every("webhook_secret_purge", PURGE, self, |app| async move {
             app.webhooks.forget_former_secrets().await
+        });
+        tasks.every("holder_purge", PURGE, self, |app| async move {
+            app.store.holder_purge().await.map_err(Error::from)
         });
         tasks.every("activity_purge", PURGE, self, |app| async move { app.sleep.purge().await });
         tasks.every("sign_in_purge", Duration::from_secs(60), self, |app| async move {

@@ -3,8 +3,9 @@
 use chrono::{TimeDelta, Utc};
 use coppice_core::access::{Grant, Principal};
 use coppice_core::github::{GithubRepository, Pull};
+use coppice_core::organization::Holder;
 use coppice_core::{ApiKeyId, BranchId, GithubInstallationId, GithubRepositoryId, OrganizationId, ProjectId};
-use coppice_store::{AfterLook, ClaimedPull, GithubNews, MappingNote, NewApiKey, Store, Told};
+use coppice_store::{AfterLook, ClaimedPull, GithubNews, MappingNote, NewApiKey, Room, Store, Told};
 use sqlx::PgConnection;
 
 use crate::postgres::Postgres;
@@ -40,8 +41,13 @@ fn about(number: i64) -> GithubNews {
     GithubNews { pull: Some((REPOSITORY, number)), ..GithubNews::default() }
 }
 
+fn room(count: u32, each: u32, busy: &[&str]) -> Room {
+    Room { count, each, busy: busy.iter().map(|holder| Holder::from_trusted(*holder)).collect() }
+}
+
 async fn claim(store: &Store) -> Vec<ClaimedPull> {
-    let mut claimed = store.github_pulls_claim(10_000, 60).await.unwrap();
+    let claimed = store.github_pulls_claim(room(10_000, 10_000, &[]), 60).await.unwrap();
+    let mut claimed: Vec<_> = claimed.into_iter().map(|(_, one)| one).collect();
     claimed.sort_by_key(|one| one.key.number);
     claimed
 }
@@ -174,4 +180,94 @@ async fn a_job_gets_one_key_for_a_token_and_both_are_forgotten_when_they_have_en
     store.github_job_purge().await.unwrap();
     let left: i64 = sqlx::query_scalar("select count(*) from github_jobs").fetch_one(&mut sql).await.unwrap();
     assert_eq!(left, 0, "it ended long ago by itself");
+}
+
+/// Two people: one of them owns `o`, which has a mapping, and `o2` and `o3`, which have one each,
+/// the other `n` with one. All four have twenty pull requests that are due, the other's last.
+async fn with_holders(sql: &mut PgConnection) {
+    sqlx::raw_sql(
+        "insert into users (id, email, name) values ('many', 'many@example.com', ''), ('few', 'few@example.com', '');
+         insert into organizations (id, name) values ('o2', 'o2'), ('o3', 'o3'), ('n', 'n');
+         insert into members (organization_id, user_id, role)
+             values ('o', 'many', 'owner'), ('o2', 'many', 'owner'), ('o3', 'many', 'owner'), ('n', 'few', 'owner');
+         insert into github_installations (id, organization_id, installation_id)
+             values ('ghi_2', 'o2', 8), ('ghi_3', 'o3', 9), ('ghi_n', 'n', 10);
+         insert into projects select (jsonb_populate_record(c, jsonb_build_object('id', 'p' || o, 'organization_id', o))).*
+             from projects c, unnest(array['o2', 'o3', 'n']) o;
+         insert into github_repositories (id, installation_id, repository_id, project_id, root_branch_id, previews, forks, job_keys)
+             select 'ghr_' || i.installation_id, i.id, i.installation_id, 'p' || i.organization_id, g.root_branch_id,
+                    true, false, false
+             from github_installations i, github_repositories g where i.id <> 'ghi_1' and g.id = 'ghr_1';
+         insert into github_pulls (mapping_id, number, due_at)
+             select r.id, n, now() - case when r.id = 'ghr_10' then interval '1 minute' else interval '1 hour' end
+             from github_repositories r, generate_series(1, 20) n",
+    )
+    .execute(sql)
+    .await
+    .unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn looks_are_taken_by_turns_of_holders_and_of_what_one_owns() {
+    let server = Postgres::shared();
+    let (store, mut sql, _) = with_mapping(&server).await;
+    with_holders(&mut sql).await;
+    let take = async |room: Room| {
+        let claimed = store.github_pulls_claim(room, 60).await.unwrap();
+        let mut whose: Vec<_> =
+            claimed.iter().map(|(holder, one)| format!("{} {}", holder.as_str(), one.key.mapping)).collect();
+        whose.sort();
+        whose
+    };
+    let first = take(room(8, 4, &[])).await;
+    let few = ["few ghr_10"; 4];
+    assert_eq!(first[..4], few);
+    let many: Vec<_> = first[4..].iter().map(String::as_str).collect();
+    let of_each = ["many ghr_1", "many ghr_8", "many ghr_9"];
+    assert!(many.len() == 4 && of_each.iter().all(|one| many.contains(one)), "{many:?}");
+    // One place comes free: whoever has less is next, though the other's wait longer.
+    assert_eq!(take(room(1, 4, &["many", "many", "many", "many", "few"])).await, few[..1]);
+    assert_eq!(take(room(8, 4, &["few", "few", "few", "few"])).await.len(), 4, "no more of one than four");
+    assert_eq!(take(room(1, 4, &[])).await.len(), 1);
+    // Who had no turn for longest, where both have as much.
+    sqlx::raw_sql("update holder_turns set had_at = now() - interval '1 minute' where holder = 'few'")
+        .execute(&mut sql)
+        .await
+        .unwrap();
+    assert_eq!(take(room(1, 4, &[])).await, few[..1]);
+    assert!(take(room(1, 4, &[])).await[0].starts_with("many"), "the other had one just now");
+    sqlx::raw_sql("update holder_turns set had_at = now() - interval '2 days' where holder = 'few'")
+        .execute(&mut sql)
+        .await
+        .unwrap();
+    store.holder_purge().await.unwrap();
+    let kept: Vec<String> =
+        sqlx::query_scalar("select holder from holder_turns").fetch_all(&mut sql).await.unwrap();
+    assert_eq!(kept, ["many"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn comparisons_are_taken_by_turns_of_holders_and_put_off_where_github_is_away() {
+    let server = Postgres::shared();
+    let (store, mut sql, mapping) = with_mapping(&server).await;
+    with_holders(&mut sql).await;
+    let take = async |room: Room| {
+        let due = store.github_repositories_due(room).await.unwrap();
+        let mut holders: Vec<_> = due.into_iter().map(|(holder, _)| holder.as_str().to_owned()).collect();
+        holders.sort();
+        holders
+    };
+    assert_eq!(take(room(4, 1, &[])).await, ["few", "many"]);
+    assert_eq!(take(room(4, 1, &["many"])).await, [""; 0], "one has one, the other no more");
+    assert_eq!(take(room(4, 10, &[])).await, ["many"; 2]);
+    assert_eq!(take(room(4, 10, &[])).await, [""; 0], "not before an hour is over");
+    store.github_look_again().await.unwrap();
+    assert_eq!(take(room(10, 10, &[])).await.len(), 4, "a process has begun");
+    store.github_repository_look_again(&mapping.id, 60).await.unwrap();
+    assert_eq!(take(room(10, 10, &[])).await, [""; 0], "put off");
+    store.github_repository_look_again(&mapping.id, 0).await.unwrap();
+    assert_eq!(take(room(10, 10, &[])).await, ["many"]);
+    let installations = store.github_installations_due(room(2, 1, &[])).await.unwrap();
+    assert_eq!(installations.len(), 2);
+    assert!(installations.contains(&(Holder::from_trusted("few"), 10)), "{installations:?}");
 }
