@@ -7,16 +7,20 @@
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
+use coppice_core::organization::Holder;
 use coppice_core::webhook::{Delivery, DeliveryState, Interest};
 use coppice_core::{DeliveryId, EventId, OrganizationId, WebhookId};
 use sqlx::FromRow;
 use sqlx::types::Json;
 
 use crate::events::{Published, type_from};
+use crate::holders::{IN_TURN, holder_turns};
 use crate::{Result, Store, StoreError, Tx};
 
-/// Deliveries that are looked at in one round.
+/// Deliveries that are looked at in one round: of receivers that are slow, and of others.
 const ROUND: i64 = 1000;
+/// What they are called among turns.
+const QUEUE: &str = "webhook";
 
 /// A delivery that is due, and for whom.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,6 +31,10 @@ pub struct DueDelivery {
     pub webhook: WebhookId,
     /// Whose that is.
     pub organization: OrganizationId,
+    /// Who answers for that.
+    pub holder: Holder,
+    /// Whether its receiver did not take the last delivery, or took long.
+    pub is_slow: bool,
 }
 
 /// A delivery that was claimed, with all that an attempt needs.
@@ -60,6 +68,8 @@ pub struct AttemptEnd {
     pub status: Option<u16>,
     /// Why there was none, for people.
     pub failure: Option<&'static str>,
+    /// Whether the receiver comes after others from now on.
+    pub is_slow: bool,
 }
 
 /// What comes of a delivery after an attempt.
@@ -80,6 +90,8 @@ struct DueRow {
     id: String,
     webhook_id: String,
     organization_id: String,
+    holder: String,
+    slow: bool,
 }
 
 impl From<DueRow> for DueDelivery {
@@ -88,6 +100,8 @@ impl From<DueRow> for DueDelivery {
             id: DeliveryId::from_trusted(row.id),
             webhook: WebhookId::from_trusted(row.webhook_id),
             organization: OrganizationId::from_trusted(row.organization_id),
+            holder: Holder::from_trusted(row.holder),
+            is_slow: row.slow,
         }
     }
 }
@@ -193,25 +207,33 @@ impl Store {
         Ok(())
     }
 
-    /// What is due, up to `each` deliveries of a webhook. Receivers that did not take the last
-    /// one come after all others; of the rest the first of each organization, beginning with
-    /// the one that was tried longest ago, then the second of each. So who has many, or many
+    /// What is due, up to `each` deliveries of a webhook, by turns of holders and of their
+    /// organizations. Receivers that are slow come after all others. So who has many, or many
     /// organizations, keeps no other from being seen. Served by index `webhook_deliveries_due`.
     pub async fn delivery_due(&self, each: u32) -> Result<Vec<DueDelivery>> {
-        let query = sqlx::query(
-            "select d.id, w.id as webhook_id, w.organization_id from webhooks w
-             cross join lateral (
+        let next = holder_turns(
+            QUEUE,
+            "select d.id, d.due_at as since, w.id as webhook_id, w.slow, w.organization_id, w.organization_id as part
+             from webhooks w cross join lateral (
                  select id, due_at from webhook_deliveries
-                 where webhook_id = w.id and due_at <= now() order by due_at limit $1) d
-             where w.enabled
-             order by w.failing, row_number() over (partition by w.organization_id, w.failing order by d.due_at, d.id),
-                      max(w.tried_at) over (partition by w.organization_id), d.due_at, d.id
-             limit $2",
-        )
-        .bind(i64::from(each))
-        .bind(ROUND);
-        let rows: Vec<DueRow> = self.reads.all(query).await?;
-        Ok(rows.into_iter().map(DueDelivery::from).collect())
+                 where webhook_id = w.id and due_at <= now() order by due_at limit $4) d
+             where w.enabled and w.slow = $5",
+        );
+        let sql = format!(
+            "{next} select id, webhook_id, organization_id, holder, slow from next order by {IN_TURN}"
+        );
+        let mut due = vec![];
+        for is_slow in [false, true] {
+            let query = sqlx::query(sqlx::AssertSqlSafe(sql.clone()))
+                .bind(Vec::<String>::new())
+                .bind(ROUND)
+                .bind(ROUND)
+                .bind(i64::from(each))
+                .bind(is_slow);
+            let rows: Vec<DueRow> = self.reads.all(query).await?;
+            due.extend(rows.into_iter().map(DueDelivery::from));
+        }
+        Ok(due)
     }
 
     /// Takes those of the deliveries that are still due. Nobody else gets them
@@ -229,7 +251,8 @@ impl Store {
                  where id in (select id from webhook_deliveries where id = any($1) and due_at <= now()
                               order by id for update skip locked)
                  returning id, webhook_id, event_seq, attempts)
-             select c.id, c.webhook_id, w.organization_id, c.attempts, w.url, w.secret_sealed,
+             select c.id, c.webhook_id, w.organization_id, holder_of(w.organization_id) as holder, w.slow,
+                    c.attempts, w.url, w.secret_sealed,
                     case when w.former_until > now() then w.former_secret_sealed end as former_secret_sealed,
                     e.id as event_id, e.type, e.occurred_at, e.data
              from claimed c join webhooks w on w.id = c.webhook_id join events e on e.seq = c.event_seq",
@@ -238,13 +261,7 @@ impl Store {
         .bind(f64::from(lease_seconds))
         .fetch_all(&self.pool)
         .await?;
-        let webhooks: Vec<_> = rows.iter().map(|row| row.due.webhook_id.as_str()).collect();
-        let tried = sqlx::query(
-            "update webhooks set tried_at = now()
-             where id in (select id from webhooks where id = any($1) order by id for update)",
-        );
-        // Whose turn is next matters less than what was claimed.
-        drop(tried.bind(&webhooks).execute(&self.relaxed).await);
+        self.holder_turn_note(QUEUE, rows.iter().map(|row| row.due.holder.as_str())).await;
         Ok(rows.into_iter().map(ClaimedDelivery::from).collect())
     }
 
@@ -258,9 +275,9 @@ impl Store {
             AfterAttempt::GivenUp | AfterAttempt::Gone => (DeliveryState::Failed, None),
         };
         let mut tx = self.begin().await?;
-        sqlx::query("update webhooks set failing = $2 where id = $1 and failing <> $2")
+        sqlx::query("update webhooks set slow = $2 where id = $1 and slow <> $2")
             .bind(claimed.due.webhook.as_str())
-            .bind(end.next != AfterAttempt::Delivered)
+            .bind(end.is_slow)
             .execute(&mut *tx)
             .await?;
         if end.next == AfterAttempt::Gone {

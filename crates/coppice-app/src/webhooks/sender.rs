@@ -13,6 +13,7 @@ use reqwest::header::{CONTENT_TYPE, RETRY_AFTER};
 use reqwest::{StatusCode, Url};
 use serde_json::json;
 use tokio::task::JoinSet;
+use tokio::time::Instant;
 use zeroize::Zeroizing;
 
 use super::guard::{Clients, Refused};
@@ -23,6 +24,8 @@ use crate::metrics::{task_begun, task_succeeded};
 /// How long an attempt may take with all that belongs to it; then somebody
 /// else may try.
 const LEASE_SECONDS: u32 = 60;
+/// A receiver that takes a delivery later comes after others.
+const QUICK: Duration = Duration::from_secs(2);
 /// How often it is looked for what is due.
 const LOOK: Duration = Duration::from_secs(1);
 /// The name of the task.
@@ -56,14 +59,13 @@ impl Webhooks {
     /// Tries one delivery and writes down what came of it.
     async fn try_delivery(&self, clients: &Clients, claimed: &ClaimedDelivery) {
         failpoint!("webhook.claimed");
-        let end = match self.attempt(clients, claimed).await {
-            Ok(answer) => judge(claimed.attempts, answer),
-            Err(error) => {
-                // The right secret.key may be put back meanwhile.
-                tracing::warn!("delivery {} can't be put together: {}", claimed.due.id, error.for_log());
-                judge(claimed.attempts, Answer::none("it could not be put together"))
-            }
-        };
+        let begun = Instant::now();
+        let answer = self.attempt(clients, claimed).await.unwrap_or_else(|error| {
+            // The right secret.key may be put back meanwhile.
+            tracing::warn!("delivery {} can't be put together: {}", claimed.due.id, error.for_log());
+            Answer::none("it could not be put together")
+        });
+        let end = judge(claimed.attempts, answer, begun.elapsed());
         failpoint!("webhook.tried");
         if let Err(error) = self.store.delivery_end(claimed, &end).await {
             tracing::warn!("noting the end of delivery {}: {error}", claimed.due.id);
@@ -154,14 +156,19 @@ impl Answer {
     }
 }
 
-fn judge(attempts: u32, answer: Answer) -> AttemptEnd {
+fn judge(attempts: u32, answer: Answer, took: Duration) -> AttemptEnd {
     let next = match answer.status {
         Some(status) if status.is_success() => AfterAttempt::Delivered,
         Some(StatusCode::GONE) => AfterAttempt::Gone,
         _ => pause_after(attempts, chance(), answer.retry_after)
             .map_or(AfterAttempt::GivenUp, AfterAttempt::Again),
     };
-    AttemptEnd { next, status: answer.status.map(|status| status.as_u16()), failure: answer.failure }
+    AttemptEnd {
+        next,
+        status: answer.status.map(|status| status.as_u16()),
+        failure: answer.failure,
+        is_slow: next != AfterAttempt::Delivered || took > QUICK,
+    }
 }
 
 /// From 0 to 1.
@@ -199,7 +206,7 @@ mod tests {
                 retry_after: retry_after.map(Duration::from_secs),
                 failure: None,
             };
-            judge(attempts, answer).next
+            judge(attempts, answer, Duration::ZERO).next
         };
         for good in [200, 202, 204, 299] {
             assert_eq!(after(1, good, None), AfterAttempt::Delivered);
@@ -211,7 +218,13 @@ mod tests {
             assert_eq!(after(10, bad, None), AfterAttempt::GivenUp);
         }
         assert_eq!(after(1, 429, Some(77)), AfterAttempt::Again(Duration::from_secs(77)));
-        assert!(matches!(judge(1, Answer::none("x")).next, AfterAttempt::Again(_)));
-        assert_eq!(judge(10, Answer::none("x")).failure, Some("x"));
+        let none = |attempts| judge(attempts, Answer::none("x"), Duration::ZERO);
+        assert!(matches!(none(1).next, AfterAttempt::Again(_)) && none(1).is_slow);
+        assert_eq!(none(10).failure, Some("x"));
+        let taken = |took| {
+            let answer = Answer { status: Some(StatusCode::OK), retry_after: None, failure: None };
+            judge(1, answer, took).is_slow
+        };
+        assert_eq!([0, 2, 3].map(|seconds| taken(Duration::from_secs(seconds))), [false, false, true]);
     }
 }

@@ -52,7 +52,7 @@ async fn due(store: &Store) -> Vec<DeliveryId> {
 }
 
 fn end(next: AfterAttempt, status: u16) -> AttemptEnd {
-    AttemptEnd { next, status: Some(status), failure: None }
+    AttemptEnd { next, status: Some(status), failure: None, is_slow: next != AfterAttempt::Delivered }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -200,37 +200,65 @@ async fn a_replaced_secret_signs_for_a_day() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn whoever_was_tried_longest_ago_is_next_and_who_hangs_comes_after_all_others() {
+async fn deliveries_are_tried_by_turns_of_owners_and_who_is_slow_comes_after_all_others() {
     let server = Postgres::shared();
     let (store, mut sql) = with_rows(&server.database().await).await;
     store.event_publish().await.unwrap();
-    for id in ["one", "other"] {
+    for id in ["one", "two", "other"] {
         webhook(&store, id, &["member.added"], &[]).await;
     }
+    // Two organizations of one person, and one of another.
     run(
         &mut sql,
-        "insert into organizations (id, name) values ('p', 'p');
+        "insert into organizations (id, name) values ('o2', 'o2'), ('p', 'p');
+         insert into users (id, email, name) values ('many', 'many@example.com', ''), ('few', 'few@example.com', '');
+         insert into members (organization_id, user_id, role)
+             values ('o', 'many', 'owner'), ('o2', 'many', 'owner'), ('p', 'few', 'owner')",
+    )
+    .await;
+    store.event_publish().await.unwrap();
+    run(
+        &mut sql,
+        "delete from webhook_deliveries;
+         update webhooks set organization_id = 'o2' where id = 'two';
          update webhooks set organization_id = 'p' where id = 'other'",
     )
     .await;
-    happen(&store, &mut sql, 3).await;
+    happen(&store, &mut sql, 2).await;
     run(
         &mut sql,
         "insert into webhook_deliveries (id, webhook_id, event_seq)
-         select 'other-' || event_seq, 'other', event_seq from webhook_deliveries where webhook_id = 'one';
-         update webhooks set tried_at = now() - interval '1 minute' where id = 'other'",
+         select w || '-' || event_seq, w, event_seq from webhook_deliveries, unnest(array['two', 'other']) w
+         where webhook_id = 'one';
+         update webhook_deliveries set due_at = now() - case webhook_id
+             when 'one' then interval '3 hours' when 'two' then interval '2 hours' else interval '1 hour' end",
     )
     .await;
     let order = async || {
         let due = store.delivery_due(1000).await.unwrap().into_iter();
-        due.map(|due| due.webhook.to_string()).collect::<Vec<_>>()
+        due.map(|due| format!("{} {}", due.holder.as_str(), due.webhook)).collect::<Vec<_>>()
     };
-    assert_eq!(order().await, ["other", "one", "other", "one", "other", "one"]);
-    let first = due(&store).await.remove(0);
-    let claimed = store.delivery_claim(&[first], LEASE).await.unwrap().remove(0);
-    assert_eq!(order().await[0], "one", "the other was tried just now");
-    run(&mut sql, "update webhooks set tried_at = now() + interval '1 minute' where id = 'one'").await;
-    let hung = AttemptEnd { next: AfterAttempt::Again(Duration::from_secs(60)), status: None, failure: None };
-    store.delivery_end(&claimed, &hung).await.unwrap();
-    assert_eq!(order().await, ["one", "one", "one", "other", "other"], "it did not take the last one");
+    let (one, two, other) = ("many one", "many two", "few other");
+    assert_eq!(order().await, [one, other, two, other, one, two]);
+    let attempt = async |webhook: &str, end: AttemptEnd| {
+        let due = store.delivery_due(1000).await.unwrap();
+        let first = due.iter().find(|due| due.webhook.as_str() == webhook).unwrap().id.clone();
+        let claimed = store.delivery_claim(&[first], LEASE).await.unwrap().remove(0);
+        store.delivery_end(&claimed, &end).await.unwrap();
+        claimed.due
+    };
+    let taken = attempt("one", end(AfterAttempt::Delivered, 200)).await;
+    assert_eq!((taken.holder.as_str(), taken.is_slow), ("many", false));
+    assert_eq!(order().await, [other, one, other, two, two], "whoever had no turn for longest");
+    attempt("other", end(AfterAttempt::Delivered, 200)).await;
+    assert_eq!(order().await, [one, other, two, two]);
+    let late = AttemptEnd { is_slow: true, ..end(AfterAttempt::Delivered, 200) };
+    attempt("two", late).await;
+    assert_eq!(order().await, [other, one, two], "it took the last one late");
+    let due = store.delivery_due(1000).await.unwrap();
+    assert_eq!(due.iter().map(|due| due.is_slow).collect::<Vec<_>>(), [false, false, true]);
+    attempt("other", AttemptEnd { status: None, ..end(AfterAttempt::Again(Duration::ZERO), 0) }).await;
+    assert_eq!(order().await, [one, two, other], "it did not take the last one");
+    attempt("other", end(AfterAttempt::Delivered, 200)).await;
+    assert_eq!(order().await, [one, two]);
 }
