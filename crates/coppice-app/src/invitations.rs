@@ -399,7 +399,7 @@ impl Invitations {
 
     async fn count_in_tx(&self, tx: &mut Tx, organization: &OrganizationId) -> Result<()> {
         let max = INVITATIONS_PER_OWNER_AND_HOUR_MAX;
-        if let Some(seconds) = self.store.invitations_of_owner_in_tx(tx, organization, max).await? {
+        if let Some(seconds) = self.store.holder_invitation_in_tx(tx, organization, max).await? {
             return Err(too_many_changes(seconds));
         }
         let change = OrganizationChange::Invitation;

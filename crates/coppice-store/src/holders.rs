@@ -4,9 +4,10 @@
 //! One person may own many organizations, so what comes by turns does so by
 //! holder (`holder_of`), and a holder's by their organizations.
 
+use coppice_core::OrganizationId;
 use coppice_core::organization::Holder;
 
-use crate::{Result, Store};
+use crate::{Result, Store, Tx};
 
 /// The order of what is `next`, see [`holder_turns`].
 pub(crate) const IN_TURN: &str = "place, had_at nulls first, since nulls first";
@@ -66,11 +67,42 @@ impl Store {
         drop(noted.bind(queue).bind(&holders).execute(&self.relaxed).await);
     }
 
-    /// Forgets turns of the day before.
-    pub async fn holder_purge(&self) -> Result<()> {
-        sqlx::query("delete from holder_turns where had_at < now() - interval '1 day'")
-            .execute(&self.relaxed)
+    /// Counts an invitation for the holder of an organization, unless all organizations of theirs
+    /// had `max` made within the last hour, also those that are deleted: then the seconds until
+    /// the next one may be made are returned. Served by index `holder_invitations_holder`.
+    pub async fn holder_invitation_in_tx(
+        &self,
+        tx: &mut Tx,
+        organization: &OrganizationId,
+        max: u32,
+    ) -> Result<Option<u32>> {
+        let wait: Option<f64> = sqlx::query_scalar(
+            "select extract(epoch from made_at + interval '1 hour' - now())::float8 from holder_invitations
+             where holder = (select holder_of($1)) and made_at > now() - interval '1 hour'
+             order by made_at desc offset greatest($2 - 1, 0) limit 1",
+        )
+        .bind(organization.as_str())
+        .bind(i64::from(max))
+        .fetch_optional(&mut **tx)
+        .await?;
+        if let Some(wait) = wait {
+            return Ok(Some(wait.ceil().max(1.0) as u32));
+        }
+        sqlx::query("insert into holder_invitations (holder) values (holder_of($1))")
+            .bind(organization.as_str())
+            .execute(&mut **tx)
             .await?;
+        Ok(None)
+    }
+
+    /// Forgets turns and invitations of the day before.
+    pub async fn holder_purge(&self) -> Result<()> {
+        for past in [
+            "delete from holder_turns where had_at < now() - interval '1 day'",
+            "delete from holder_invitations where made_at < now() - interval '1 day'",
+        ] {
+            sqlx::query(past).execute(&self.relaxed).await?;
+        }
         Ok(())
     }
 }

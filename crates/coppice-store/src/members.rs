@@ -182,30 +182,6 @@ impl Store {
         Ok(())
     }
 
-    /// The seconds until the owner of an organization may have one more invitation made, if all
-    /// organizations of theirs have made `max` within the last hour.
-    pub async fn invitations_of_owner_in_tx(
-        &self,
-        tx: &mut Tx,
-        organization: &OrganizationId,
-        max: u32,
-    ) -> Result<Option<u32>> {
-        let wait: Option<f64> = sqlx::query_scalar(
-            "select extract(epoch from c.changed_at + interval '1 hour' - now())::float8
-             from members o join members m on m.user_id = o.user_id and m.role = 'owner'
-             join organization_changes c on c.organization_id = m.organization_id
-             where o.organization_id = $1 and o.role = 'owner' and c.kind = $2
-                 and c.changed_at > now() - interval '1 hour'
-             order by c.changed_at desc offset greatest($3 - 1, 0) limit 1",
-        )
-        .bind(organization.as_str())
-        .bind(OrganizationChange::Invitation.as_str())
-        .bind(i64::from(max))
-        .fetch_optional(&mut **tx)
-        .await?;
-        Ok(wait.map(|wait| wait.ceil().max(1.0) as u32))
-    }
-
     /// Counts a change, unless there were `max` of its kind within the last
     /// hour: then the seconds until the next one may come are returned. The
     /// organization must be locked by the transaction. Served by index

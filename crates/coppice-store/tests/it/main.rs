@@ -13,6 +13,7 @@ mod deliveries;
 mod events;
 mod github;
 mod hand_overs;
+mod holders;
 mod logins;
 mod metrics;
 mod migrations;
