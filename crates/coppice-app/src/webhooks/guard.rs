@@ -6,11 +6,13 @@
 //! Addresses of this machine are refused whatever they are: what listens there
 //! may be kept from the internet by a firewall, which is not asked here.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs, UdpSocket};
 use std::time::Duration;
 
+use coppice_core::organization::Holder;
 use coppice_core::reach::Reachable;
 use coppice_core::{Error, Result};
+use coppice_turns::{Turns, do_holding};
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use reqwest::redirect::Policy;
 use reqwest::{Client, Url};
@@ -18,6 +20,9 @@ use reqwest::{Client, Url};
 /// How long an attempt may take.
 const PATIENCE: Duration = Duration::from_secs(15);
 const URL_LENGTH_MAX: usize = 2000;
+/// Names that are looked up at the same time: of all holders, and of one.
+const LOOKUPS_MAX: usize = 16;
+const LOOKUPS_PER_HOLDER_MAX: usize = 2;
 /// Addresses for documentation, which no machine has.
 const NOBODYS_V4: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
 const NOBODYS_V6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1);
@@ -29,10 +34,33 @@ const DISCARD: u16 = 9;
 #[error("it leads to no address of the internet")]
 pub(super) struct Refused;
 
+tokio::task_local! {
+    /// Who answers for the webhook that a request goes to.
+    static HOLDER: Holder;
+}
+
+/// Turns at looking up names. One that nobody answers for blocks a thread until the resolver gives
+/// it up, which is longer than an attempt takes.
+#[derive(Clone, Debug)]
+pub(super) struct Lookups(Turns<Option<Holder>>);
+
+impl Default for Lookups {
+    fn default() -> Self {
+        Self(Turns::new(LOOKUPS_MAX, LOOKUPS_PER_HOLDER_MAX))
+    }
+}
+
+/// Has a request count as whose the webhook is that it goes to.
+pub(super) async fn for_holder<T>(holder: &Holder, request: impl Future<Output = T>) -> T {
+    HOLDER.scope(holder.clone(), request).await
+}
+
 /// Finds addresses of names, and keeps quiet about those that are not admitted.
+#[derive(Clone)]
 struct Guarded {
     reachable: Reachable,
     only_exceptions: bool,
+    lookups: Lookups,
 }
 
 impl Guarded {
@@ -46,10 +74,14 @@ impl Guarded {
 
 impl Resolve for Guarded {
     fn resolve(&self, name: Name) -> Resolving {
-        let guard = Self { reachable: self.reachable.clone(), only_exceptions: self.only_exceptions };
+        let (guard, holder) = (self.clone(), HOLDER.try_with(Holder::clone).ok());
         Box::pin(async move {
-            let found = tokio::net::lookup_host((name.as_str(), 0)).await?;
-            let admitted: Vec<SocketAddr> = found.filter(|address| guard.admits(address.ip())).collect();
+            let turn = guard.lookups.0.take(&holder).await;
+            let admitted = do_holding(turn, move || -> std::io::Result<Vec<SocketAddr>> {
+                let found = (name.as_str(), 0).to_socket_addrs()?;
+                Ok(found.filter(|address| guard.admits(address.ip())).collect())
+            });
+            let admitted = admitted.await??;
             match admitted.is_empty() {
                 true => Err(Refused.into()),
                 false => Ok(Box::new(admitted.into_iter()) as Addrs),
@@ -69,10 +101,11 @@ pub(super) struct Clients {
 impl Clients {
     /// # Errors
     /// `internal_error` when this machine trusts no authority.
-    pub(super) fn new(reachable: &Reachable) -> Result<Self> {
+    pub(super) fn new(reachable: &Reachable, lookups: &Lookups) -> Result<Self> {
         let client = |only_exceptions| {
+            let (reachable, lookups) = (reachable.clone(), lookups.clone());
             Client::builder()
-                .dns_resolver(Guarded { reachable: reachable.clone(), only_exceptions })
+                .dns_resolver(Guarded { reachable, only_exceptions, lookups })
                 .redirect(Policy::none())
                 .no_proxy()
                 .timeout(PATIENCE)
@@ -226,7 +259,8 @@ mod tests {
     #[tokio::test]
     async fn a_name_leads_to_admitted_addresses_only() {
         let resolve = async |ranges: &[&str], only_exceptions| {
-            let guard = Guarded { reachable: Reachable::parse(ranges).expect("ranges"), only_exceptions };
+            let reachable = Reachable::parse(ranges).expect("ranges");
+            let guard = Guarded { reachable, only_exceptions, lookups: Lookups::default() };
             let found = guard.resolve(Name::from_str("localhost").expect("a name")).await;
             found.map(|addresses| addresses.map(|address| address.ip()).collect::<Vec<_>>())
         };
@@ -241,7 +275,7 @@ mod tests {
     async fn a_request_reaches_nothing_inside_by_a_name_or_an_address() {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let port = listener.local_addr().expect("an address").port();
-        let clients = Clients::new(&Reachable::default()).expect("clients");
+        let clients = Clients::new(&Reachable::default(), &Lookups::default()).expect("clients");
         let inner = Url::parse(&format!("https://127.0.0.1:{port}/")).expect("a URL");
         assert!(clients.client(&inner).is_none());
         let named = Url::parse(&format!("https://localhost:{port}/")).expect("a URL");
@@ -249,5 +283,31 @@ mod tests {
         assert!(sent.expect_err("refused").is_connect());
         let accepted = tokio::time::timeout(Duration::ZERO, listener.accept()).await;
         assert!(accepted.is_err(), "nobody has connected");
+    }
+    #[tokio::test]
+    async fn who_has_names_looked_up_that_nobody_answers_for_waits_and_others_do_not() {
+        let lookups = Lookups::default();
+        let clients = Clients::new(&Reachable::default(), &lookups).expect("clients");
+        let url = Url::parse("https://localhost/").expect("a URL");
+        let client = clients.client(&url).expect("a client");
+        let send = async |holder| {
+            let sent = for_holder(&Holder::from_trusted(holder), client.post(url.clone()).send()).await;
+            sent.expect_err("it leads to this machine").is_connect()
+        };
+        let one = Some(Holder::from_trusted("one"));
+        let held = [lookups.0.take(&one).await, lookups.0.take(&one).await];
+        let mut waiting = Box::pin(send("one"));
+        let others = async {
+            for _ in 0..3 {
+                assert!(send("other").await);
+            }
+        };
+        tokio::select! {
+            biased;
+            _ = &mut waiting => panic!("the lookups of its holder go on"),
+            () = others => {}
+        }
+        drop(held);
+        assert!(waiting.await);
     }
 }

@@ -27,6 +27,7 @@ use coppice_store::{NewWebhook, Store};
 use tokio::sync::Notify;
 use zeroize::Zeroizing;
 
+use self::guard::Lookups;
 use crate::Access;
 use crate::idempotency::commit_with_answer;
 use crate::rows::lock_enabled_organization_in_tx;
@@ -80,13 +81,14 @@ pub struct Webhooks {
     key: Arc<MasterKey>,
     /// Where they may lead.
     reach: Reachable,
+    lookups: Lookups,
     /// Says that there is something to be sent.
     nudge: Arc<Notify>,
 }
 
 impl Webhooks {
     pub(crate) fn new(store: Store, key: Arc<MasterKey>, reach: Reachable) -> Self {
-        Self { store, key, reach, nudge: Arc::default() }
+        Self { store, key, reach, lookups: Lookups::default(), nudge: Arc::default() }
     }
 
     /// Says that something has happened that may have to be sent.

@@ -16,7 +16,7 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 use zeroize::Zeroizing;
 
-use super::guard::{Clients, Refused};
+use super::guard::{Clients, Refused, for_holder};
 use super::queue::{PER_WEBHOOK_MAX, Running};
 use super::{Webhooks, secret};
 use crate::metrics::{task_begun, task_succeeded};
@@ -89,7 +89,7 @@ impl Webhooks {
             .header("webhook-signature", signature)
             .body(body);
         // Nothing of an answer is read but its head.
-        Ok(match request.send().await {
+        Ok(match for_holder(&claimed.due.holder, request.send()).await {
             Ok(response) => Answer {
                 status: Some(response.status()),
                 retry_after: response
@@ -121,7 +121,10 @@ impl Sender {
         }
         let clients = match &self.clients {
             Some(clients) => clients.clone(),
-            None => self.clients.insert(Arc::new(Clients::new(&self.webhooks.reach)?)).clone(),
+            None => self
+                .clients
+                .insert(Arc::new(Clients::new(&self.webhooks.reach, &self.webhooks.lookups)?))
+                .clone(),
         };
         for claimed in self.webhooks.store.delivery_claim(&chosen, LEASE_SECONDS).await? {
             self.running.begin(&claimed.due);
