@@ -13,6 +13,7 @@ use axum::http::{HeaderValue, Method, StatusCode, Uri};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use coppice_api::Hosts;
+use coppice_core::ErrorCode;
 use coppice_core::access::Scope;
 use serde_json::{Value, json};
 use url::Url;
@@ -93,7 +94,7 @@ impl Guard {
             self.metadata
         );
         let text = format!("the tool {tool} needs the scope {needed}, which the credential does not have");
-        let mut response = refuse(StatusCode::FORBIDDEN, "insufficient_scope", &text);
+        let mut response = refuse(StatusCode::FORBIDDEN, ErrorCode::InsufficientScope, &text);
         response.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_str(&challenge).ok()?);
         Some(response)
     }
@@ -104,11 +105,11 @@ pub(crate) async fn admit(State(guard): State<Arc<Guard>>, request: Request, nex
     let (mut parts, body) = request.into_parts();
     if !guard.hosts.are_called(&parts.uri, &parts.headers) {
         let text = "this site has another name; who runs it sets it with --public-url";
-        return refuse(StatusCode::FORBIDDEN, "unknown_host", text);
+        return refuse(StatusCode::FORBIDDEN, ErrorCode::UnknownHost, text);
     }
     if !guard.is_from_here(&parts) {
         let text = "pages of other sites may not send messages here";
-        return refuse(StatusCode::FORBIDDEN, "foreign_origin", text);
+        return refuse(StatusCode::FORBIDDEN, ErrorCode::ForeignOrigin, text);
     }
     let caller = match guard.caller(&parts).await {
         Ok(caller) => caller,
@@ -129,6 +130,6 @@ pub(crate) async fn admit(State(guard): State<Arc<Guard>>, request: Request, nex
     next.run(Request::from_parts(parts, Body::from(bytes))).await
 }
 
-fn refuse(status: StatusCode, id: &str, message: &str) -> Response {
-    (status, Json(json!({ "message": message, "id": id }))).into_response()
+fn refuse(status: StatusCode, id: ErrorCode, message: &str) -> Response {
+    (status, Json(json!({ "message": message, "id": id.as_str() }))).into_response()
 }

@@ -7,7 +7,7 @@
 use chrono::{DateTime, TimeDelta, Utc};
 
 use crate::client::{Client, Trust};
-use crate::error::{ErrorCode, OAuthError};
+use crate::error::{OAuthError, OAuthErrorCode};
 use crate::issuer::Issuers;
 use crate::params::{Params, encode};
 use crate::pkce::Challenge;
@@ -178,7 +178,7 @@ fn check_response_type(
     }
     match response_type {
         Some(ResponseType::Token) if !client.may_use_implicit => Err(OAuthError::new(
-            ErrorCode::UnauthorizedClient,
+            OAuthErrorCode::UnauthorizedClient,
             "this client gets no token without a code: use response_type=code",
         )),
         Some(response_type) => Ok(response_type),
@@ -187,17 +187,20 @@ fn check_response_type(
         }
         None => {
             let description = "response_type is code or token";
-            Err(OAuthError::new(ErrorCode::UnsupportedResponseType, description))
+            Err(OAuthError::new(OAuthErrorCode::UnsupportedResponseType, description))
         }
     }
 }
 
 fn check_extras(params: &Params, response_type: ResponseType) -> Result<(), OAuthError> {
     if params.get("request").is_some() {
-        return Err(OAuthError::new(ErrorCode::RequestNotSupported, "send the parameters themselves"));
+        return Err(OAuthError::new(OAuthErrorCode::RequestNotSupported, "send the parameters themselves"));
     }
     if params.get("request_uri").is_some() {
-        return Err(OAuthError::new(ErrorCode::RequestUriNotSupported, "send the parameters themselves"));
+        return Err(OAuthError::new(
+            OAuthErrorCode::RequestUriNotSupported,
+            "send the parameters themselves",
+        ));
     }
     let default_mode = match response_type {
         ResponseType::Code => "query",
@@ -263,7 +266,7 @@ impl AuthorizationRequest {
         if self.prompt.sign_in || !signed_in_at.is_some_and(is_recent) {
             return match self.prompt.none {
                 true => AuthorizationStep::Refuse(OAuthError::new(
-                    ErrorCode::LoginRequired,
+                    OAuthErrorCode::LoginRequired,
                     "nobody is signed in",
                 )),
                 false => AuthorizationStep::SignIn,
@@ -272,7 +275,7 @@ impl AuthorizationRequest {
         if self.prompt.consent || !has_consent {
             return match self.prompt.none {
                 true => AuthorizationStep::Refuse(OAuthError::new(
-                    ErrorCode::ConsentRequired,
+                    OAuthErrorCode::ConsentRequired,
                     "the person was not asked",
                 )),
                 false => AuthorizationStep::AskConsent,

@@ -3,7 +3,7 @@
 /// The codes of RFC 6749, 7009, 7591, 8628, 8707 and OpenID Connect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the name that clients see says it all")]
-pub enum ErrorCode {
+pub enum OAuthErrorCode {
     InvalidRequest,
     InvalidClient,
     InvalidGrant,
@@ -27,7 +27,7 @@ pub enum ErrorCode {
     InvalidTarget,
 }
 
-impl ErrorCode {
+impl OAuthErrorCode {
     /// The name that clients see.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -61,29 +61,29 @@ impl ErrorCode {
 #[error("{}: {description}", code.as_str())]
 pub struct OAuthError {
     /// For programs.
-    pub code: ErrorCode,
+    pub code: OAuthErrorCode,
     /// For the people who write them; ASCII without quotes.
     pub description: String,
 }
 
 impl OAuthError {
     /// An error with its description.
-    pub fn new(code: ErrorCode, description: impl Into<String>) -> Self {
+    pub fn new(code: OAuthErrorCode, description: impl Into<String>) -> Self {
         Self { code, description: description.into() }
     }
 
     /// `invalid_request`
     pub fn invalid_request(description: impl Into<String>) -> Self {
-        Self::new(ErrorCode::InvalidRequest, description)
+        Self::new(OAuthErrorCode::InvalidRequest, description)
     }
 
     /// `invalid_grant`
     pub fn invalid_grant(description: impl Into<String>) -> Self {
-        Self::new(ErrorCode::InvalidGrant, description)
+        Self::new(OAuthErrorCode::InvalidGrant, description)
     }
 
     /// `invalid_client`, which never says what was wrong.
     pub fn invalid_client() -> Self {
-        Self::new(ErrorCode::InvalidClient, "the client is unknown, or did not prove who it is")
+        Self::new(OAuthErrorCode::InvalidClient, "the client is unknown, or did not prove who it is")
     }
 }

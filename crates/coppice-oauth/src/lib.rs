@@ -26,4 +26,4 @@ pub mod token;
 pub mod totp;
 pub mod user_code;
 
-pub use error::{ErrorCode, OAuthError};
+pub use error::{OAuthError, OAuthErrorCode};

@@ -80,7 +80,7 @@ pub(crate) fn encode(pairs: &[(&str, &str)]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ErrorCode;
+    use crate::OAuthErrorCode;
 
     fn parsed(text: &[u8]) -> Params {
         Params::parse(text).expect("parameters")
@@ -90,7 +90,7 @@ mod tests {
     fn a_zero_byte_is_refused_wherever_it_is() {
         for text in ["email=ada%00", "client_id=%00", "%00=1", "a=1&nonce=a%00b", "a=\0"] {
             let refused = Params::parse(text.as_bytes()).expect_err(text);
-            assert_eq!(refused.code, ErrorCode::InvalidRequest, "{text}");
+            assert_eq!(refused.code, OAuthErrorCode::InvalidRequest, "{text}");
         }
         assert_eq!(parsed(b"a=%2500").get("a"), Some("%00"));
     }
@@ -100,7 +100,7 @@ mod tests {
         let of = |count: usize| vec!["a"; count].join("&");
         assert!(Params::parse(of(200).as_bytes()).is_ok());
         let refused = Params::parse(of(201).as_bytes()).expect_err("too many");
-        assert_eq!(refused.code, ErrorCode::InvalidRequest);
+        assert_eq!(refused.code, OAuthErrorCode::InvalidRequest);
     }
 
     #[test]

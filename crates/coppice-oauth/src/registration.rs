@@ -5,7 +5,7 @@ use coppice_core::name::is_unseen;
 use serde_json::{Value, json};
 
 use crate::client::{Client, Trust};
-use crate::error::{ErrorCode, OAuthError};
+use crate::error::{OAuthError, OAuthErrorCode};
 use crate::lookalike::Reading;
 use crate::redirect;
 
@@ -28,7 +28,7 @@ pub struct Registration {
 }
 
 fn invalid(description: impl Into<String>) -> OAuthError {
-    OAuthError::new(ErrorCode::InvalidClientMetadata, description)
+    OAuthError::new(OAuthErrorCode::InvalidClientMetadata, description)
 }
 
 fn texts<'a>(metadata: &'a Value, name: &str) -> Result<Vec<&'a str>, OAuthError> {
@@ -69,11 +69,11 @@ impl Registration {
         let uris = texts(metadata, "redirect_uris")?;
         if uris.is_empty() || uris.len() > REDIRECT_URIS_MAX {
             let description = format!("redirect_uris has 1 to {REDIRECT_URIS_MAX} URIs");
-            return Err(OAuthError::new(ErrorCode::InvalidRedirectUri, description));
+            return Err(OAuthError::new(OAuthErrorCode::InvalidRedirectUri, description));
         }
         for uri in uris.iter().filter(|uri| !own_uris.iter().any(|own| own == *uri)) {
             redirect::check(uri).map_err(|why| {
-                OAuthError::new(ErrorCode::InvalidRedirectUri, format!("a redirect URI {why}"))
+                OAuthError::new(OAuthErrorCode::InvalidRedirectUri, format!("a redirect URI {why}"))
             })?;
         }
         if let Some(other) = texts(metadata, "response_types")?.into_iter().find(|kind| *kind != "code") {

@@ -1,7 +1,7 @@
 //! What a token is for (RFC 8707): the API, or the tools of agents and nothing
 //! else.
 
-use crate::error::{ErrorCode, OAuthError};
+use crate::error::{OAuthError, OAuthErrorCode};
 use crate::issuer::Issuers;
 use crate::params::Params;
 
@@ -34,7 +34,7 @@ impl Resource {
             Some("") => Ok(Some(Self::Api)),
             Some(AGENTS) => Ok(Some(Self::Agents)),
             Some(_) | None => Err(OAuthError::new(
-                ErrorCode::InvalidTarget,
+                OAuthErrorCode::InvalidTarget,
                 format!("resource is {0} or {0}{AGENTS}", issuers.public_url()),
             )),
         }
@@ -47,7 +47,7 @@ impl Resource {
     pub fn narrowed_to(self, asked: Option<Self>) -> Result<Self, OAuthError> {
         match (self, asked) {
             (Self::Agents, Some(Self::Api)) => {
-                Err(OAuthError::new(ErrorCode::InvalidTarget, "another resource was granted"))
+                Err(OAuthError::new(OAuthErrorCode::InvalidTarget, "another resource was granted"))
             }
             (_, Some(asked)) => Ok(asked),
             (granted, None) => Ok(granted),

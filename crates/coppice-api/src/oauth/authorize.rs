@@ -7,7 +7,7 @@ use coppice_app::{App, Authorization};
 use coppice_oauth::authorize::{AuthorizationRefusal, AuthorizationStep, after_sign_in};
 use coppice_oauth::client::Trust;
 use coppice_oauth::params::Params;
-use coppice_oauth::{ErrorCode, OAuthError};
+use coppice_oauth::{OAuthError, OAuthErrorCode};
 
 use super::body::{PageForm, PageQuery};
 use super::browser::Browser;
@@ -152,7 +152,7 @@ async fn decide(app: &App, browser: &Browser, form: &Params) -> Result<Response,
             answer(app, &realm, &authorization, session).await
         }
         (AuthorizationStep::AskConsent | AuthorizationStep::Answer, Some(_)) => {
-            let denied = OAuthError::new(ErrorCode::AccessDenied, "the person said no");
+            let denied = OAuthError::new(OAuthErrorCode::AccessDenied, "the person said no");
             Ok(redirect(&app.identity.refuse_authorization(&realm.realm, &authorization, &denied)))
         }
         // Signed in for too long by now.

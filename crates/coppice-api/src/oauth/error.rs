@@ -6,7 +6,7 @@ use axum::response::{IntoResponse, Response};
 use coppice_app::IdentityError;
 use coppice_core::Error;
 use coppice_core::error::UNAVAILABLE_SECONDS;
-use coppice_oauth::{ErrorCode, OAuthError};
+use coppice_oauth::{OAuthError, OAuthErrorCode};
 use serde_json::json;
 
 use crate::pages::{self, Message};
@@ -24,9 +24,9 @@ fn body(code: &str, description: &str) -> serde_json::Value {
 /// What a program is told that did something wrong.
 pub(super) fn refused(error: &OAuthError) -> Response {
     let status = match error.code {
-        ErrorCode::InvalidClient => StatusCode::UNAUTHORIZED,
-        ErrorCode::TemporarilyUnavailable => StatusCode::SERVICE_UNAVAILABLE,
-        ErrorCode::ServerError => StatusCode::INTERNAL_SERVER_ERROR,
+        OAuthErrorCode::InvalidClient => StatusCode::UNAUTHORIZED,
+        OAuthErrorCode::TemporarilyUnavailable => StatusCode::SERVICE_UNAVAILABLE,
+        OAuthErrorCode::ServerError => StatusCode::INTERNAL_SERVER_ERROR,
         _ => StatusCode::BAD_REQUEST,
     };
     let mut response = uncached(status, &body(error.code.as_str(), &error.description));
@@ -43,7 +43,7 @@ pub(super) fn refused(error: &OAuthError) -> Response {
 
 /// What a program is told that asked for something that can't be answered.
 pub(crate) fn impossible(status: StatusCode, description: &str) -> Response {
-    uncached(status, &body(ErrorCode::InvalidRequest.as_str(), description))
+    uncached(status, &body(OAuthErrorCode::InvalidRequest.as_str(), description))
 }
 
 /// What a program is told when it did nothing wrong.
@@ -157,7 +157,7 @@ mod tests {
 
     #[test]
     fn who_finds_the_platform_unable_to_work_is_told_when_to_come_again() {
-        let full = OAuthError::new(ErrorCode::TemporarilyUnavailable, "full");
+        let full = OAuthError::new(OAuthErrorCode::TemporarilyUnavailable, "full");
         for response in
             [refused(&full), failed(Error::unavailable("down")), page(&Error::unavailable("down"))]
         {

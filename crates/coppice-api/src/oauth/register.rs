@@ -4,7 +4,7 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
 use coppice_app::App;
-use coppice_oauth::{ErrorCode, OAuthError};
+use coppice_oauth::{OAuthError, OAuthErrorCode};
 
 use super::body::ClientBody;
 use super::{Address, error};
@@ -21,11 +21,11 @@ pub(super) async fn register(
 ) -> Response {
     if !app.identity.has_registration() {
         let description = "clients can't register themselves here; ask the operator";
-        return error::refused(&OAuthError::new(ErrorCode::InvalidClientMetadata, description));
+        return error::refused(&OAuthError::new(OAuthErrorCode::InvalidClientMetadata, description));
     }
     let Ok(metadata) = json::read(&body, VALUES_MAX) else {
         let description = format!("the metadata is a JSON object with at most {VALUES_MAX} values");
-        return error::refused(&OAuthError::new(ErrorCode::InvalidClientMetadata, description));
+        return error::refused(&OAuthError::new(OAuthErrorCode::InvalidClientMetadata, description));
     };
     match app.identity.register_client(&metadata, address.0).await {
         Ok(answer) => error::uncached(StatusCode::CREATED, &answer),

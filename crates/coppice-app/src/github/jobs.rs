@@ -13,7 +13,7 @@ use coppice_core::operation::CREATE_ORGANIZATION_API_KEY;
 use coppice_core::{ApiKeyId, AuditId, BranchId, Error};
 use coppice_oauth::metadata::TOKEN_EXCHANGE;
 use coppice_oauth::params::Params;
-use coppice_oauth::{ErrorCode, OAuthError};
+use coppice_oauth::{OAuthError, OAuthErrorCode};
 use coppice_store::{AuditEnd, NewApiKey, NewAuditLine, PullKey, ReachedRepository};
 use serde::{Deserialize, Serialize};
 
@@ -84,7 +84,7 @@ struct Preview {
 }
 
 fn denied(why: impl Into<String>) -> OAuthError {
-    OAuthError::new(ErrorCode::AccessDenied, why)
+    OAuthError::new(OAuthErrorCode::AccessDenied, why)
 }
 
 /// The token that a request shows, if it is one that can be answered.
@@ -101,7 +101,7 @@ fn shown(params: &Params, public_url: &str) -> Result<String, OAuthError> {
     let mut targets = ["audience", "resource"].into_iter().filter_map(|name| params.get(name));
     if targets.any(|target| target != public_url) {
         let description = format!("keys are for {public_url} and nothing else");
-        return Err(OAuthError::new(ErrorCode::InvalidTarget, description));
+        return Err(OAuthError::new(OAuthErrorCode::InvalidTarget, description));
     }
     if !params.get("subject_token_type").is_some_and(|kind| SHOWN.contains(&kind)) {
         return Err(OAuthError::invalid_request(format!("subject_token_type is {}", SHOWN[0])));
@@ -147,7 +147,7 @@ impl Github {
     ) -> IdentityResult<JobKey> {
         let Some(github) = self.api.as_deref() else {
             let description = "this platform has no GitHub App";
-            return Err(OAuthError::new(ErrorCode::UnsupportedGrantType, description).into());
+            return Err(OAuthError::new(OAuthErrorCode::UnsupportedGrantType, description).into());
         };
         let token = shown(params, &self.public_url)?;
         let role = wanted_role(params)?;
@@ -182,7 +182,7 @@ impl Github {
             Some(branch) => Ok(Preview { of, branch }),
             None => {
                 let description = format!("pull request {} has no branch that was made for it yet", job.pull);
-                Err(OAuthError::new(ErrorCode::AuthorizationPending, description).into())
+                Err(OAuthError::new(OAuthErrorCode::AuthorizationPending, description).into())
             }
         }
     }
@@ -338,9 +338,9 @@ mod tests {
         assert_eq!(read("").as_deref(), Ok("x"));
         let target = format!("&audience={US}&resource={US}&requested_token_type={GIVEN}");
         assert_eq!(read(&target).as_deref(), Ok("x"));
-        assert_eq!(read("&audience=https://other.example"), Err(ErrorCode::InvalidTarget));
+        assert_eq!(read("&audience=https://other.example"), Err(OAuthErrorCode::InvalidTarget));
         for bad in ["&subject_token=y", "&actor_token=z", "&requested_token_type=refresh"] {
-            assert_eq!(read(bad), Err(ErrorCode::InvalidRequest), "{bad}");
+            assert_eq!(read(bad), Err(OAuthErrorCode::InvalidRequest), "{bad}");
         }
         let other = Params::parse(b"subject_token=x&subject_token_type=saml").expect("parameters");
         assert!(shown(&other, US).is_err());

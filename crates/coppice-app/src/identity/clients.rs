@@ -7,7 +7,7 @@ use coppice_core::Result;
 use coppice_core::id::random_text;
 use coppice_oauth::client::Client;
 use coppice_oauth::registration::{Registration, answer};
-use coppice_oauth::{ErrorCode, OAuthError};
+use coppice_oauth::{OAuthError, OAuthErrorCode};
 use coppice_store::RegisteredClient;
 use serde_json::Value;
 
@@ -75,7 +75,7 @@ impl Identity {
         if !self.store.oauth_client_insert(&row, REGISTERED_MAX).await? {
             let description = "too many clients are registered and used; ask the operator";
             return Err(IdentityError::Refused(OAuthError::new(
-                ErrorCode::TemporarilyUnavailable,
+                OAuthErrorCode::TemporarilyUnavailable,
                 description,
             )));
         }

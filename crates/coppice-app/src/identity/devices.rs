@@ -9,7 +9,7 @@ use coppice_oauth::client::{Client, Trust};
 use coppice_oauth::params::Params;
 use coppice_oauth::resource::Resource;
 use coppice_oauth::scope::Scopes;
-use coppice_oauth::{ErrorCode, OAuthError, random, user_code};
+use coppice_oauth::{OAuthError, OAuthErrorCode, random, user_code};
 use coppice_store::{BrowserSession, NewDevice};
 use serde::Serialize;
 
@@ -73,7 +73,7 @@ impl Identity {
     ) -> IdentityResult<DeviceAnswer> {
         if !client.may_use_device {
             let description = "this client connects no devices";
-            return Err(OAuthError::new(ErrorCode::UnauthorizedClient, description).into());
+            return Err(OAuthError::new(OAuthErrorCode::UnauthorizedClient, description).into());
         }
         self.attempts.count(DEVICE, &source(address)).await?;
         let scopes = client.granted(params.words("scope"));

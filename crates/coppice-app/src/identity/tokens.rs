@@ -12,7 +12,7 @@ use coppice_oauth::random::secret;
 use coppice_oauth::resource::Resource;
 use coppice_oauth::scope::{OFFLINE_ACCESS, OPENID, Scopes};
 use coppice_oauth::token::{AccessClaims, IdClaims, Profile, RefreshClaims};
-use coppice_oauth::{ErrorCode, OAuthError};
+use coppice_oauth::{OAuthError, OAuthErrorCode};
 use coppice_store::{AuthorizationCode, CodeMatch, DeviceState, NewSession, RefreshMatch, Session, Tx};
 use serde::Serialize;
 
@@ -98,7 +98,7 @@ impl Identity {
             Some(DEVICE_GRANT) => self.redeem_device_code(realm, client, params).await,
             Some(_) => {
                 let description = "grant_type is authorization_code, refresh_token or device_code";
-                Err(OAuthError::new(ErrorCode::UnsupportedGrantType, description).into())
+                Err(OAuthError::new(OAuthErrorCode::UnsupportedGrantType, description).into())
             }
             None => Err(OAuthError::invalid_request("grant_type is missing").into()),
         }
@@ -209,9 +209,9 @@ impl Identity {
             }
         }
         let granted = Scopes::from_trusted(session.scopes.clone());
-        let scopes = granted
-            .narrowed_to(params.words("scope"))
-            .ok_or_else(|| OAuthError::new(ErrorCode::InvalidScope, "more is asked for than was granted"))?;
+        let scopes = granted.narrowed_to(params.words("scope")).ok_or_else(|| {
+            OAuthError::new(OAuthErrorCode::InvalidScope, "more is asked for than was granted")
+        })?;
         let granted = Granted { scopes: &scopes, resource: self.narrowed(&session.resource, params)? };
         self.store.session_extend_in_tx(&mut tx, &id, Utc::now() + idle(session.is_offline)).await?;
         let answer = self.issue(&mut tx, realm, client, &session, granted, (None, next)).await?;
@@ -237,18 +237,18 @@ impl Identity {
             |code, description: &str| Err(IdentityError::Refused(OAuthError::new(code, description)));
         let is_late = found.expires_at <= Utc::now();
         let outcome = match found.state {
-            DeviceState::Denied => refuse(ErrorCode::AccessDenied, "the person said no"),
-            DeviceState::Redeemed => refuse(ErrorCode::InvalidGrant, "the device code was used before"),
+            DeviceState::Denied => refuse(OAuthErrorCode::AccessDenied, "the person said no"),
+            DeviceState::Redeemed => refuse(OAuthErrorCode::InvalidGrant, "the device code was used before"),
             DeviceState::Allowed { .. } | DeviceState::Waiting if is_late => {
-                refuse(ErrorCode::ExpiredToken, "nobody answered in time; ask again")
+                refuse(OAuthErrorCode::ExpiredToken, "nobody answered in time; ask again")
             }
             DeviceState::Allowed { user, signed_in_at, methods, is_stale } => {
                 Ok((user, signed_in_at, methods, is_stale))
             }
             DeviceState::Waiting if found.is_hasty => {
-                refuse(ErrorCode::SlowDown, "wait longer between polls")
+                refuse(OAuthErrorCode::SlowDown, "wait longer between polls")
             }
-            DeviceState::Waiting => refuse(ErrorCode::AuthorizationPending, "nobody has answered yet"),
+            DeviceState::Waiting => refuse(OAuthErrorCode::AuthorizationPending, "nobody has answered yet"),
         };
         let (user, signed_in_at, methods, is_stale) = match outcome {
             Ok(allowed) => allowed,
