@@ -61,6 +61,16 @@ while IFS= read -r line; do
 done < <(search --line-number --ignore-case --extended-regexp --exclude={devices,invitations}.rs \
   '(clock|statement|transaction|current|local)_?timestamp|current_(date|time)\b' crates/coppice-store/{src,migrations})
 
+# An SQLSTATE (PostgreSQL's manual, appendix A, has the classes) is said by its name. Tests and the
+# simulation say what they expect.
+while IFS= read -r file; do
+  if sed '/^mod tests {/,$d' "$file" | grep --quiet --extended-regexp \
+    '"(0[0-389ABFLPZ]|10|2[0-8BDF]|3[489BDF]|4[024]|5[3-578]|72|F0|HV|P0|XX)[0-9P][0-9][0-9A-Z]"'; then
+    complain "$file: an SQLSTATE without its name; crates/coppice-pgwire/src/sqlstate.rs has the names"
+  fi
+done < <(find crates/*/src -name '*.rs' -not -name '*tests.rs' -not -name sqlstate.rs \
+  -not -path 'crates/coppice-simulation/*')
+
 # Tests compile debug builds only. What these alone have is in few places, so that nothing else can
 # keep a release from being built.
 while IFS= read -r file; do

@@ -14,6 +14,7 @@ use crate::negotiate::Tls;
 use crate::reason::Reason;
 use crate::refusal::Refusal;
 use crate::replication::Replication;
+use coppice_pgwire::sqlstate;
 
 /// Where a client wants to go.
 #[derive(Debug, PartialEq, Eq)]
@@ -131,20 +132,32 @@ impl Parameters {
         }
         let not_empty = |text: &String| !text.is_empty();
         let user = user.filter(not_empty).ok_or_else(|| {
-            Refusal::new(Reason::NotAllowed, "28000", "no PostgreSQL user name specified in startup packet")
+            Refusal::new(
+                Reason::NotAllowed,
+                sqlstate::INVALID_AUTHORIZATION_SPECIFICATION,
+                "no PostgreSQL user name specified in startup packet",
+            )
         })?;
         Ok(Self { user, database: database.filter(not_empty), options, replication, others })
     }
 }
 
 fn no_branch() -> Refusal {
-    Refusal::new(Reason::NoBranch, "08004", "the connection does not say which branch it is for")
+    Refusal::new(
+        Reason::NoBranch,
+        sqlstate::SQLSERVER_REJECTED_ESTABLISHMENT_OF_SQLCONNECTION,
+        "the connection does not say which branch it is for",
+    )
         .with_hint("Append the id of the branch to the user name, as in app.<branch>, or set options to endpoint=<branch>.")
 }
 
 fn not_primary() -> Refusal {
-    Refusal::new(Reason::Unsupported, "0A000", "changes are sent by the primary, to a connection of its own")
-        .with_hint("Leave out -pooler or -ro after the branch.")
+    Refusal::new(
+        Reason::Unsupported,
+        sqlstate::FEATURE_NOT_SUPPORTED,
+        "changes are sent by the primary, to a connection of its own",
+    )
+    .with_hint("Leave out -pooler or -ro after the branch.")
 }
 
 /// Splits `<branch>-<endpoint>`; a name with an unknown endpoint stays whole.

@@ -6,6 +6,7 @@
 
 use std::io;
 
+use coppice_pgwire::sqlstate;
 use coppice_pgwire::startup::{CancelKey, Startup, StartupPacket};
 use rustls::{ProtocolVersion, ServerConnection};
 use tokio::io::{AsyncWriteExt as _, DuplexStream};
@@ -154,9 +155,11 @@ impl Client {
         let refusal = match result {
             Ok(StartupPacket::Startup(startup)) => return Ok((self, Request::Session(startup))),
             Ok(StartupPacket::Cancel(key)) => return Ok((self, Request::Cancel(key))),
-            Ok(StartupPacket::SslRequest | StartupPacket::GssEncRequest) => {
-                Refusal::new(Reason::Protocol, "08P01", "this connection is encrypted already")
-            }
+            Ok(StartupPacket::SslRequest | StartupPacket::GssEncRequest) => Refusal::new(
+                Reason::Protocol,
+                sqlstate::PROTOCOL_VIOLATION,
+                "this connection is encrypted already",
+            ),
             Err(End::Refused(refusal)) => refusal,
             Err(End::Gone(error)) => return Err(error),
             Err(End::RefusedByServer(_)) => Refusal::server_lost(),

@@ -10,6 +10,7 @@ use std::io;
 use std::net::IpAddr;
 
 use coppice_core::proxies::TrustedProxies;
+use coppice_pgwire::sqlstate;
 use proxy_header::{Error, ParseConfig, Protocol, ProxyHeader};
 use tokio::io::AsyncReadExt as _;
 use tokio::net::TcpStream;
@@ -57,7 +58,8 @@ pub(crate) async fn find_origin(
         Ok(client) => Ok((Origin { peer, client: client.unwrap_or(peer) }, tcp)),
         Err(error) => {
             if error.kind() == io::ErrorKind::InvalidData {
-                let refusal = Refusal::new(Reason::Protocol, "08P01", MALFORMED).with_hint(HINT);
+                let refusal =
+                    Refusal::new(Reason::Protocol, sqlstate::PROTOCOL_VIOLATION, MALFORMED).with_hint(HINT);
                 Connection::new(tcp).refuse(&refusal).await;
             }
             Err(error)

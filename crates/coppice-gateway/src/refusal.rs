@@ -8,10 +8,10 @@ use std::time::Duration;
 use coppice_core::branch::BranchState;
 use coppice_core::{BranchId, Error};
 use coppice_engine::ROLE_LENGTH_MAX;
-use coppice_pgwire::WireError;
 use coppice_pgwire::encode::ErrorReport;
 use coppice_pgwire::frame::Frame;
 use coppice_pgwire::scram::ScramError;
+use coppice_pgwire::{WireError, session, sqlstate};
 
 use crate::Route;
 use crate::reason::Reason;
@@ -67,10 +67,12 @@ impl End {
                 | Reason::Gone
                 | Reason::NoStartup => false,
             },
-            // A PostgreSQL that starts or stops (its manual, appendix A).
+            // A PostgreSQL that starts or stops.
             Self::RefusedByServer(message) => {
-                let says = |code: &[u8]| message.body.windows(code.len()).any(|window| window == code);
-                says(b"C57P03\0") || says(b"C57P01\0")
+                let code = session::error_field(&message.body, b'C');
+                [sqlstate::CANNOT_CONNECT_NOW, sqlstate::ADMIN_SHUTDOWN]
+                    .iter()
+                    .any(|passing| code == Some(passing.as_bytes()))
             }
             Self::Gone(_) => false,
         }
@@ -92,8 +94,10 @@ impl From<Refusal> for End {
 impl From<WireError> for End {
     fn from(error: WireError) -> Self {
         let (reason, code) = match error {
-            WireError::Length { .. } | WireError::Malformed(_) => (Reason::Protocol, "08P01"),
-            WireError::Version { .. } => (Reason::Unsupported, "0A000"),
+            WireError::Length { .. } | WireError::Malformed(_) => {
+                (Reason::Protocol, sqlstate::PROTOCOL_VIOLATION)
+            }
+            WireError::Version { .. } => (Reason::Unsupported, sqlstate::FEATURE_NOT_SUPPORTED),
         };
         Refusal::new(reason, code, error.to_string()).into()
     }
@@ -116,64 +120,81 @@ impl Refusal {
     pub(crate) fn wrong_password(user_as_sent: &str) -> Self {
         Self::new(
             Reason::Authentication,
-            "28P01",
+            sqlstate::INVALID_PASSWORD,
             format!("password authentication failed for user \"{user_as_sent}\""),
         )
     }
 
     pub(crate) fn no_replica(branch: &BranchId) -> Self {
-        Self::new(Reason::Unsupported, "57P03", format!("branch {branch} has no replica"))
-            .with_hint("Connect to the primary: leave out -ro. Or give the branch replicas.")
+        Self::new(
+            Reason::Unsupported,
+            sqlstate::CANNOT_CONNECT_NOW,
+            format!("branch {branch} has no replica"),
+        )
+        .with_hint("Connect to the primary: leave out -ro. Or give the branch replicas.")
     }
 
     pub(crate) fn replica_not_ready(branch: &BranchId) -> Self {
-        Self::new(Reason::NotReady, "57P03", format!("no replica of branch {branch} is ready"))
-            .with_hint("Try again in a moment, or connect to the primary: leave out -ro.")
+        Self::new(
+            Reason::NotReady,
+            sqlstate::CANNOT_CONNECT_NOW,
+            format!("no replica of branch {branch} is ready"),
+        )
+        .with_hint("Try again in a moment, or connect to the primary: leave out -ro.")
     }
 
     pub(crate) fn tls_required() -> Self {
-        Self::new(Reason::NotAllowed, "28000", "TLS is required").with_hint("Connect with sslmode=require.")
+        Self::new(Reason::NotAllowed, sqlstate::INVALID_AUTHORIZATION_SPECIFICATION, "TLS is required")
+            .with_hint("Connect with sslmode=require.")
     }
 
     pub(crate) fn address_not_allowed(address: IpAddr) -> Self {
-        Self::new(Reason::NotAllowed, "28000", format!("connections from {address} are not allowed"))
-            .with_hint("Add the address to the project's allowed ranges.")
+        Self::new(
+            Reason::NotAllowed,
+            sqlstate::INVALID_AUTHORIZATION_SPECIFICATION,
+            format!("connections from {address} are not allowed"),
+        )
+        .with_hint("Add the address to the project's allowed ranges.")
     }
 
     pub(crate) fn too_many_clients() -> Self {
-        Self::new(Reason::TooMany, "53300", "sorry, too many clients already")
+        Self::new(Reason::TooMany, sqlstate::TOO_MANY_CONNECTIONS, "sorry, too many clients already")
     }
 
     pub(crate) fn too_many_of_address() -> Self {
-        Self::new(Reason::TooMany, "53300", "too many connections from this address")
+        Self::new(Reason::TooMany, sqlstate::TOO_MANY_CONNECTIONS, "too many connections from this address")
             .with_hint("Close some, or try again in a moment.")
     }
 
     pub(crate) fn too_many_failures(wait: Duration) -> Self {
         let seconds = wait.as_secs_f64().ceil().max(1.0);
         let message = format!("too many failed sign-ins from this address, wait {seconds} seconds");
-        Self::new(Reason::Throttled, "28000", message)
+        Self::new(Reason::Throttled, sqlstate::INVALID_AUTHORIZATION_SPECIFICATION, message)
     }
 
     /// For a client that proved who it is.
     pub(crate) fn name_too_long() -> Self {
         Self::new(
             Reason::Unsupported,
-            "3D000",
+            sqlstate::INVALID_CATALOG_NAME,
             format!("no database has a name of more than {ROLE_LENGTH_MAX} bytes"),
         )
     }
 
     pub(crate) fn server_lost() -> Self {
-        Self::new(Reason::NotReady, "57P03", "the connection to the branch's server was lost")
-            .with_hint("Try again in a moment.")
+        Self::new(
+            Reason::NotReady,
+            sqlstate::CANNOT_CONNECT_NOW,
+            "the connection to the branch's server was lost",
+        )
+        .with_hint("Try again in a moment.")
     }
 
     /// For a client whose session ended while it needed it.
     pub(crate) fn session_lost() -> Self {
         Self::new(
             Reason::NotReady,
-            "08006",
+            sqlstate::CONNECTION_FAILURE,
             "the session on the branch's server was lost, and with it what was not committed",
         )
         .with_hint("Connect again and repeat the transaction.")
@@ -184,7 +205,7 @@ impl Refusal {
         let message = format!(
             "no session of the branch's pool became free in time: {taken} are in use, {kept} of them kept by their clients, and {waiting} more clients wait"
         );
-        Self::new(Reason::TooMany, "53300", message).with_hint(
+        Self::new(Reason::TooMany, sqlstate::TOO_MANY_CONNECTIONS, message).with_hint(
             "Make transactions shorter, use fewer clients at once, or raise max_connections, of which a pool takes half.",
         )
     }
@@ -195,16 +216,17 @@ impl Refusal {
         let because = if route.message.is_empty() { String::new() } else { format!(": {}", route.message) };
         if let Some(used_up) = &route.used_up {
             let message = format!("branch {branch} has to sleep: {}", used_up.reason());
-            return Self::new(Reason::Asleep, "53400", message).with_hint(used_up.remedy());
+            return Self::new(Reason::Asleep, sqlstate::CONFIGURATION_LIMIT_EXCEEDED, message)
+                .with_hint(used_up.remedy());
         }
         let (reason, code, hint) = match route.state {
             // Nothing that the client could do changes the reason.
             BranchState::Hibernated if !route.message.is_empty() => {
-                (Reason::Asleep, "57P01", "Ask whoever runs this platform.")
+                (Reason::Asleep, sqlstate::ADMIN_SHUTDOWN, "Ask whoever runs this platform.")
             }
             BranchState::Hibernated => (
                 Reason::Asleep,
-                "57P01",
+                sqlstate::ADMIN_SHUTDOWN,
                 "Wake the branch first, or turn its scale-to-zero on so that connections wake it.",
             ),
             BranchState::Creating
@@ -215,14 +237,14 @@ impl Refusal {
             | BranchState::Upgrading
             | BranchState::Failed
             | BranchState::Unknown
-            | BranchState::Deleted => (Reason::NotReady, "57P03", "Try again later."),
+            | BranchState::Deleted => (Reason::NotReady, sqlstate::CANNOT_CONNECT_NOW, "Try again later."),
         };
         Self::new(reason, code, format!("branch {branch} is not ready ({state}){because}")).with_hint(hint)
     }
 
     /// For a client that nobody could be asked about.
     pub(crate) fn not_ready_for_strangers() -> Self {
-        Self::new(Reason::NotReady, "57P03", "the branch is not ready")
+        Self::new(Reason::NotReady, sqlstate::CANNOT_CONNECT_NOW, "the branch is not ready")
             .with_hint("Try again later; the state of the branch tells what is going on.")
     }
 
@@ -230,8 +252,14 @@ impl Refusal {
     /// for those who exist and those who don't.
     pub(crate) fn scram(error: ScramError, user_as_sent: &str) -> Self {
         match error {
-            ScramError::Malformed(_) => Self::new(Reason::Protocol, "08P01", error.to_string()),
-            ScramError::ChannelBinding => Self::new(Reason::NotAllowed, "28000", error.to_string()),
+            ScramError::Malformed(_) => {
+                Self::new(Reason::Protocol, sqlstate::PROTOCOL_VIOLATION, error.to_string())
+            }
+            ScramError::ChannelBinding => Self::new(
+                Reason::NotAllowed,
+                sqlstate::INVALID_AUTHORIZATION_SPECIFICATION,
+                error.to_string(),
+            ),
             ScramError::WrongProof => Self::wrong_password(user_as_sent),
         }
     }
@@ -240,16 +268,20 @@ impl Refusal {
 impl From<Error> for Refusal {
     fn from(error: Error) -> Self {
         let (reason, code) = match &error {
-            Error::Invalid { .. } | Error::NotFound { .. } => (Reason::NoBranch, "08004"),
+            Error::Invalid { .. } | Error::NotFound { .. } => {
+                (Reason::NoBranch, sqlstate::SQLSERVER_REJECTED_ESTABLISHMENT_OF_SQLCONNECTION)
+            }
             Error::Forbidden { .. } | Error::InsufficientScope { .. } | Error::Unauthenticated { .. } => {
-                (Reason::NotAllowed, "28000")
+                (Reason::NotAllowed, sqlstate::INVALID_AUTHORIZATION_SPECIFICATION)
             }
             Error::Conflict { .. }
             | Error::NotReady { .. }
             | Error::Unavailable { .. }
-            | Error::Timeout { .. } => (Reason::NotReady, "57P03"),
-            Error::TooMany { .. } => (Reason::TooMany, "53300"),
-            Error::ProviderFailed { .. } | Error::Internal { .. } => (Reason::Internal, "XX000"),
+            | Error::Timeout { .. } => (Reason::NotReady, sqlstate::CANNOT_CONNECT_NOW),
+            Error::TooMany { .. } => (Reason::TooMany, sqlstate::TOO_MANY_CONNECTIONS),
+            Error::ProviderFailed { .. } | Error::Internal { .. } => {
+                (Reason::Internal, sqlstate::INTERNAL_ERROR)
+            }
         };
         if let Some(cause) = error.private() {
             tracing::warn!(code, "the platform failed a client: {cause}");

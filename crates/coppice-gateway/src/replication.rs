@@ -10,6 +10,7 @@ use std::task::{Context, Poll, ready};
 
 use bytes::{Buf as _, BytesMut};
 use coppice_pgwire::encode;
+use coppice_pgwire::sqlstate;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::connection::{Connection, Duplex};
@@ -51,13 +52,18 @@ impl Replication {
             return Err(physical());
         }
         let message = format!("invalid value for parameter \"replication\": \"{value}\"");
-        Err(Refusal::new(Reason::Unsupported, "22023", message)
+        Err(Refusal::new(Reason::Unsupported, sqlstate::INVALID_PARAMETER_VALUE, message)
             .with_hint("Valid values are: \"false\", 0, \"database\"."))
     }
 }
 
 fn physical() -> Refusal {
-    Refusal::new(Reason::Unsupported, "0A000", "physical replication is not available").with_hint(
+    Refusal::new(
+        Reason::Unsupported,
+        sqlstate::FEATURE_NOT_SUPPORTED,
+        "physical replication is not available",
+    )
+    .with_hint(
         "Receive changes instead (replication=database). Who runs the platform can export the branch's backup.",
     )
 }
@@ -102,7 +108,13 @@ impl<S: Duplex> LogicalOnly<S> {
             let new = &new[unread..];
             let Some([tag, length @ ..]) = new.first_chunk::<HEADER_LENGTH>() else { return Ok(()) };
             let length = u32::from_be_bytes(*length) as usize;
-            let bad = || Refusal::new(Reason::Protocol, "08P01", format!("invalid message length {length}"));
+            let bad = || {
+                Refusal::new(
+                    Reason::Protocol,
+                    sqlstate::PROTOCOL_VIOLATION,
+                    format!("invalid message length {length}"),
+                )
+            };
             let whole = length.checked_add(1).filter(|_| length >= 4).ok_or_else(bad)?;
             if *tag != b'Q' {
                 self.rest = whole;
@@ -111,7 +123,7 @@ impl<S: Duplex> LogicalOnly<S> {
             if whole > QUERY_LENGTH_MAX {
                 let message =
                     format!("a replication connection takes texts of up to {QUERY_LENGTH_MAX} bytes");
-                return Err(Refusal::new(Reason::Unsupported, "54000", message));
+                return Err(Refusal::new(Reason::Unsupported, sqlstate::PROGRAM_LIMIT_EXCEEDED, message));
             }
             let Some(query) = new.get(HEADER_LENGTH..whole) else { return Ok(()) };
             if is_physical(query) {

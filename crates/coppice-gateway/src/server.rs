@@ -10,6 +10,7 @@ use coppice_pgwire::backend::{self, Authentication};
 use coppice_pgwire::encode;
 use coppice_pgwire::frame::Frame;
 use coppice_pgwire::scram::{Keys, SCRAM_SHA_256, ScramClient, ScramError, ServerProof};
+use coppice_pgwire::sqlstate;
 use coppice_pgwire::startup::CancelKey;
 use zeroize::Zeroizing;
 
@@ -107,7 +108,11 @@ async fn read_authentication(connection: &mut Connection<BoxedServerStream>) -> 
 async fn prove(connection: &mut Connection<BoxedServerStream>, proof: Proof<'_>) -> Result<(), End> {
     let failed = |error: ScramError| {
         tracing::error!("the exchange with a server failed: {error}");
-        Refusal::new(Reason::Internal, "XX000", "the branch's server could not be authenticated")
+        Refusal::new(
+            Reason::Internal,
+            sqlstate::INTERNAL_ERROR,
+            "the branch's server could not be authenticated",
+        )
     };
     let unexpected = || failed(ScramError::Malformed("the server asks for something else"));
 

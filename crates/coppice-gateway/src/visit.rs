@@ -3,6 +3,7 @@
 use std::sync::OnceLock;
 use std::time::Duration;
 
+use coppice_pgwire::sqlstate;
 use tokio::time::{Instant, timeout_at};
 
 use crate::destination::Destination;
@@ -67,7 +68,7 @@ pub(crate) async fn within<T>(
         Ok(result) => result,
         Err(_) => {
             // A client in the middle of its sign-in understands this too.
-            Err(Refusal::new(Reason::Timeout, "57P03", "the startup took too long")
+            Err(Refusal::new(Reason::Timeout, sqlstate::CANNOT_CONNECT_NOW, "the startup took too long")
                 .with_hint("Try again.")
                 .into())
         }

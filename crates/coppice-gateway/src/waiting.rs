@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use coppice_core::branch::BranchState;
 use coppice_core::{BranchId, network};
+use coppice_pgwire::sqlstate;
 use parking_lot::Mutex;
 
 use crate::connection::{Connection, Duplex};
@@ -34,7 +35,7 @@ impl Waiters {
         if *count >= WAITERS_PER_ADDRESS_MAX {
             return Err(Refusal::new(
                 Reason::TooMany,
-                "53300",
+                sqlstate::TOO_MANY_CONNECTIONS,
                 "too many connections from this address wait for a branch",
             )
             .with_hint("Try again in a moment."));

@@ -1,8 +1,8 @@
 //! The PostgreSQL wire protocol.
 //!
 //! **Owns** startup packets, message frames, the messages of the sign-in,
-//! SCRAM-SHA-256 for both sides, what a pool reads of a session's messages, and
-//! single statements.
+//! SCRAM-SHA-256 for both sides, what a pool reads of a session's messages,
+//! single statements, and the codes of errors.
 //! **Must not know** sockets, time or branches: bytes in, bytes out.
 //! **Start reading** at [`startup`], then [`frame`], [`backend`] and [`scram`];
 //! [`session`] and [`statement`] for what comes after the first ReadyForQuery.
@@ -12,6 +12,7 @@ pub mod encode;
 pub mod frame;
 pub mod scram;
 pub mod session;
+pub mod sqlstate;
 pub mod startup;
 pub mod statement;
 

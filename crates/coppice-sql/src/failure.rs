@@ -5,6 +5,7 @@ use std::io;
 use bytes::Bytes;
 use coppice_pgwire::WireError;
 use coppice_pgwire::scram::ScramError;
+use coppice_pgwire::sqlstate;
 use coppice_pgwire::statement;
 
 use crate::output::Full;
@@ -111,7 +112,7 @@ impl ServerError {
     pub fn code(&self) -> String {
         let fields = self.fields();
         let code = fields.into_iter().find(|(name, _)| *name == "code");
-        code.map_or_else(|| "XX000".to_owned(), |(_, code)| code)
+        code.map_or_else(|| sqlstate::INTERNAL_ERROR.to_owned(), |(_, code)| code)
     }
 }
 

@@ -6,6 +6,7 @@ use std::time::Instant;
 
 use bytes::BytesMut;
 use coppice_pgwire::frame::Frame;
+use coppice_pgwire::sqlstate;
 use coppice_pgwire::statement as wire;
 use serde_json::{Map, Value, json};
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -206,7 +207,7 @@ impl Running {
 fn told(failure: Failure) -> Result<Value, Failure> {
     match failure {
         Failure::Server(error) => Ok(object(error.fields())),
-        Failure::TooLong => Ok(json!({ "message": failure.to_string(), "code": "57014" })),
+        Failure::TooLong => Ok(json!({ "message": failure.to_string(), "code": sqlstate::QUERY_CANCELED })),
         Failure::Copy | Failure::Lost(_) => Ok(json!({ "message": failure.to_string() })),
         Failure::TooLarge(_)
         | Failure::NoRoom

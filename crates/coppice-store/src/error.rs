@@ -1,6 +1,7 @@
 //! What can go wrong with the metastore.
 
 use coppice_core::Error;
+use coppice_pgwire::sqlstate;
 
 /// Why a statement was not carried out.
 #[derive(Debug, thiserror::Error)]
@@ -77,11 +78,18 @@ impl StoreError {
     }
 }
 
-/// Whether the metastore said that it can't serve now (PostgreSQL manual,
-/// appendix "PostgreSQL Error Codes"): it is being stopped, has crashed or is
-/// not up yet, or has no connection left.
+/// What a metastore says that can't serve now: it is being stopped, has crashed
+/// or is not up yet, or has no connection left.
+const AWAY: [&str; 4] = [
+    sqlstate::ADMIN_SHUTDOWN,
+    sqlstate::CRASH_SHUTDOWN,
+    sqlstate::CANNOT_CONNECT_NOW,
+    sqlstate::TOO_MANY_CONNECTIONS,
+];
+
+/// Whether the metastore said that it can't serve now.
 fn is_away(error: &dyn sqlx::error::DatabaseError) -> bool {
-    error.code().is_some_and(|code| matches!(&*code, "57P01" | "57P02" | "57P03" | "53300"))
+    error.code().is_some_and(|code| AWAY.contains(&&*code))
 }
 
 impl From<StoreError> for Error {

@@ -2,6 +2,7 @@
 
 use std::time::Instant;
 
+use coppice_pgwire::sqlstate;
 use metrics::{counter, describe_counter, describe_histogram, histogram};
 
 const ERRORS: &str = "coppice_metastore_errors_total";
@@ -43,7 +44,7 @@ impl Kind {
                 // Classes of PostgreSQL's error codes (its manual, appendix A).
                 Some(code) if code.starts_with("23") => Self::Constraint,
                 Some(code) if code.starts_with("08") || code.starts_with("57P") => Self::Connection,
-                Some("53300") => Self::Busy,
+                Some(sqlstate::TOO_MANY_CONNECTIONS) => Self::Busy,
                 Some(_) | None => Self::Statement,
             },
             _ => Self::Other,

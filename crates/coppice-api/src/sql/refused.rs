@@ -7,6 +7,7 @@ use axum::Json;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use coppice_gateway::Reason;
+use coppice_pgwire::sqlstate;
 use coppice_sql::{BadRequest, Failure, ServerError, Wrong};
 use serde_json::{Map, Value};
 
@@ -40,7 +41,7 @@ impl Refused {
     }
 
     pub(super) fn internal() -> Self {
-        Self::new(StatusCode::INTERNAL_SERVER_ERROR, "XX000", "internal error")
+        Self::new(StatusCode::INTERNAL_SERVER_ERROR, sqlstate::INTERNAL_ERROR, "internal error")
     }
 
     pub(super) fn too_late() -> Self {
@@ -67,14 +68,14 @@ impl Refused {
         let (status, code) = match reason {
             Some(Reason::NotAllowed) => (StatusCode::FORBIDDEN, Some("FORBIDDEN")),
             Some(Reason::NoBranch) => (StatusCode::BAD_REQUEST, Some("INVALID_HOST")),
-            Some(Reason::Unsupported) if error.code() == "57P03" => {
+            Some(Reason::Unsupported) if error.code() == sqlstate::CANNOT_CONNECT_NOW => {
                 (StatusCode::BAD_REQUEST, Some("NO_REPLICA"))
             }
             Some(Reason::Asleep) => (StatusCode::CONFLICT, Some("BRANCH_HIBERNATED")),
             Some(Reason::NotReady | Reason::Timeout) => {
                 (StatusCode::GATEWAY_TIMEOUT, Some("CONNECT_TIMEOUT"))
             }
-            Some(Reason::Internal) => (StatusCode::INTERNAL_SERVER_ERROR, Some("XX000")),
+            Some(Reason::Internal) => (StatusCode::INTERNAL_SERVER_ERROR, Some(sqlstate::INTERNAL_ERROR)),
             Some(
                 Reason::Authentication
                 | Reason::Throttled
@@ -153,15 +154,17 @@ impl From<Failure> for Refused {
             }
             Failure::NoRoom => Self::no_room(),
             Failure::TooLong => {
-                let mut refused = Self::new(StatusCode::BAD_REQUEST, "57014", message);
+                let mut refused = Self::new(StatusCode::BAD_REQUEST, sqlstate::QUERY_CANCELED, message);
                 refused.fields.push(("severity", "ERROR".into()));
                 refused
             }
-            Failure::Copy | Failure::Iterations(_) => Self::new(StatusCode::BAD_REQUEST, "0A000", message),
+            Failure::Copy | Failure::Iterations(_) => {
+                Self::new(StatusCode::BAD_REQUEST, sqlstate::FEATURE_NOT_SUPPORTED, message)
+            }
             Failure::TransactionEnded => Self::bad_request(message),
             Failure::Lost(error) => {
                 tracing::warn!("a server was lost while it answered a request: {error}");
-                Self::new(StatusCode::INTERNAL_SERVER_ERROR, "XX000", message)
+                Self::new(StatusCode::INTERNAL_SERVER_ERROR, sqlstate::INTERNAL_ERROR, message)
             }
             Failure::Protocol(what) => {
                 tracing::warn!("what a server answered makes no sense: {what}");

@@ -9,6 +9,7 @@ use coppice_gateway::{Gateway, Reason, Visitor};
 use coppice_pgwire::WireError;
 use coppice_pgwire::encode;
 use coppice_pgwire::frame::Frame;
+use coppice_pgwire::sqlstate;
 use coppice_pgwire::startup::StartupPacket;
 use coppice_sql::{Failure, sign_in};
 use parking_lot::Mutex;
@@ -253,8 +254,12 @@ impl<S: AsyncRead + AsyncWrite + Send + Unpin> Tunnel<S> {
             other => {
                 tracing::debug!("a client could not be signed in: {other}");
                 let hint = Some("Sign in without sending the password at once.");
-                let failed =
-                    encode::ErrorReport { code: "08006", message: "the sign-in failed", hint, routine: None };
+                let failed = encode::ErrorReport {
+                    code: sqlstate::CONNECTION_FAILURE,
+                    message: "the sign-in failed",
+                    hint,
+                    routine: None,
+                };
                 encode::fatal_error(&mut message, &failed);
             }
         }

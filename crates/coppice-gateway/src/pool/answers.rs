@@ -4,6 +4,7 @@ use bytes::{Buf as _, BytesMut};
 use coppice_pgwire::WireError;
 use coppice_pgwire::encode::{self, ErrorReport};
 use coppice_pgwire::session::{self, HEADER_LENGTH, Header};
+use coppice_pgwire::sqlstate;
 
 use crate::pool::backend::report;
 use crate::pool::exchange::{Broken, Exchange};
@@ -114,7 +115,8 @@ impl Exchange<'_> {
         // What it may still answer must not come to another client.
         self.server.is_worn |= answer.is_unsure;
         answer.undone.into_iter().for_each(|undone| self.undo(undone));
-        let names_none = || session::error_field(body, b'C') == Some(b"26000");
+        let names_none =
+            || session::error_field(body, b'C') == Some(sqlstate::INVALID_SQL_STATEMENT_NAME.as_bytes());
         Ok(match (answer.is_ours, answer.is_stale) {
             (true, _) => Taken::Kept,
             (_, true) if names_none() => Taken::Stale,
@@ -125,7 +127,7 @@ impl Exchange<'_> {
     /// What a server says of a statement whose columns are not any more what its client was told.
     fn tell_stale(&mut self) {
         let report = ErrorReport {
-            code: "0A000",
+            code: sqlstate::FEATURE_NOT_SUPPORTED,
             message: "cached plan must not change result type",
             hint: Some("Prepare the statement again: what it is about was changed."),
             // By this drivers know that it helps to prepare it again.

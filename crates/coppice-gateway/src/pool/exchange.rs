@@ -10,6 +10,7 @@ use std::task::{Context, Poll};
 
 use bytes::{Buf as _, BytesMut};
 use coppice_pgwire::WireError;
+use coppice_pgwire::sqlstate;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite as _};
 
 use crate::connection::{Connection, Duplex};
@@ -40,7 +41,7 @@ pub(crate) enum Broken {
 
 impl From<WireError> for Broken {
     fn from(error: WireError) -> Self {
-        Self::Refused(Refusal::new(Reason::Protocol, "08P01", error.to_string()))
+        Self::Refused(Refusal::new(Reason::Protocol, sqlstate::PROTOCOL_VIOLATION, error.to_string()))
     }
 }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use coppice_core::{BranchId, random};
-use coppice_pgwire::{encode, session};
+use coppice_pgwire::{encode, session, sqlstate};
 use tokio::time::{Instant, timeout_at};
 
 use crate::authenticate::ProvenRole;
@@ -189,7 +189,8 @@ impl Gateway {
                     let (server, session, route) = match reached {
                         Ok(reached) => reached,
                         Err(End::RefusedByServer(said))
-                            if session::error_field(&said.body, b'C') == Some(b"53300")
+                            if session::error_field(&said.body, b'C')
+                                == Some(sqlstate::TOO_MANY_CONNECTIONS.as_bytes())
                                 && member.pool.places.shrink() =>
                         {
                             continue;
@@ -284,7 +285,7 @@ impl Member {
             "this pooled connection would have to keep a session of the server for {}, and too many do",
             left.kept.join(", ")
         );
-        let refusal = Refusal::new(Reason::TooMany, "53300", message);
+        let refusal = Refusal::new(Reason::TooMany, sqlstate::TOO_MANY_CONNECTIONS, message);
         Err(Broken::Refused(refusal.with_hint("Connect without -pooler for that.")))
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::{Buf as _, BytesMut};
 use coppice_pgwire::session::{self, HEADER_LENGTH, Header, Subject};
-use coppice_pgwire::{WireError, encode};
+use coppice_pgwire::{WireError, encode, sqlstate};
 
 use crate::pool::exchange::{Broken, Exchange};
 use crate::pool::pending::{Expected, Former, ShapeOf};
@@ -193,7 +193,7 @@ impl Exchange<'_> {
         }
         if !is_complete {
             let message = "a prepared statement with a name is too long for a pooled connection";
-            let refusal = Refusal::new(Reason::Unsupported, "54000", message);
+            let refusal = Refusal::new(Reason::Unsupported, sqlstate::PROGRAM_LIMIT_EXCEEDED, message);
             return Err(Broken::Refused(
                 refusal.with_hint("Prepare it without a name, or connect without -pooler."),
             ));

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::reason::Reason;
 use crate::refusal::Refusal;
+use coppice_pgwire::sqlstate;
 
 /// What the clients of one pool may have kept together, and those of all.
 const POOL_BYTES_MAX: usize = 64 << 20;
@@ -50,7 +51,7 @@ impl Room {
         let whose = if own > POOL_BYTES_MAX { "this branch's pool" } else { "all pools" };
         let message =
             format!("the clients of {whose} have too much memory for prepared statements and settings");
-        Err(Refusal::new(Reason::TooMany, "53200", message)
+        Err(Refusal::new(Reason::TooMany, sqlstate::OUT_OF_MEMORY, message)
             .with_hint("Close statements that are not needed, or connect without -pooler."))
     }
 }

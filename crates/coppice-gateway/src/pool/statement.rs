@@ -9,7 +9,7 @@ use std::sync::{Arc, Weak};
 
 use aws_lc_rs::digest;
 use bytes::Bytes;
-use coppice_pgwire::{WireError, session, statement};
+use coppice_pgwire::{WireError, session, sqlstate, statement};
 use parking_lot::Mutex;
 
 use crate::pool::room::{Held, Room};
@@ -178,7 +178,7 @@ impl ClientStatements {
             let message = format!(
                 "this pooled connection has more than {STATEMENTS_MAX} prepared statements, or {BYTES_MAX} bytes of them"
             );
-            return Err(Refusal::new(Reason::Unsupported, "54000", message)
+            return Err(Refusal::new(Reason::Unsupported, sqlstate::PROGRAM_LIMIT_EXCEEDED, message)
                 .with_hint("Close those that are not needed, or connect without -pooler."));
         }
         Ok(())
