@@ -197,21 +197,21 @@ impl Audit {
             Some(target) => (target.project.as_ref(), target.branch.as_ref()),
             None => (None, None),
         };
-        let now = Utc::now().trunc_subsecs(3);
-        let id = AuditId::generate(now);
+        let actor = AuditActor::of(&credential.caller);
         let line = NewAuditLine {
-            id: &id,
-            began_at: now,
             organization,
-            actor: &AuditActor::of(&credential.caller),
             credential: Some(&credential.caller.credential.name()),
-            action: operation.id,
             project: project.map(AsRef::as_ref),
             branch: branch.map(AsRef::as_ref),
             targets: &targets,
-            origin,
+            ..NewAuditLine::new(&actor, operation.id, origin)
         };
-        self.store.audit_begin(&line).await?;
+        self.begin_line(&line).await
+    }
+
+    /// Begins a line, whatever it is about.
+    pub(crate) async fn begin_line(&self, line: &NewAuditLine<'_>) -> Result<AuditId> {
+        let id = self.store.audit_begin(line).await?;
         failpoint!("audit.begun");
         Ok(id)
     }
@@ -249,20 +249,8 @@ impl Audit {
     }
 
     async fn note(&self, event: &AccountEvent<'_>, targets: &[String]) -> Result<()> {
-        let now = Utc::now().trunc_subsecs(3);
-        let id = AuditId::generate(now);
-        let line = NewAuditLine {
-            id: &id,
-            began_at: now,
-            organization: None,
-            actor: &AuditActor::User(event.user.clone()),
-            credential: None,
-            action: event.kind.action(),
-            project: None,
-            branch: None,
-            targets,
-            origin: &event.origin,
-        };
+        let actor = AuditActor::User(event.user.clone());
+        let line = NewAuditLine { targets, ..NewAuditLine::new(&actor, event.kind.action(), &event.origin) };
         Ok(self.store.audit_note(&line, &event.kind.end()).await?)
     }
 
@@ -300,23 +288,13 @@ impl Audit {
         targets: &[String],
         origin: &RequestOrigin,
     ) -> Result<AuditId> {
-        let now = Utc::now().trunc_subsecs(3);
-        let id = AuditId::generate(now);
+        let actor = AuditActor::User(user.clone());
         let line = NewAuditLine {
-            id: &id,
-            began_at: now,
             organization: organization.map(OrganizationId::as_str),
-            actor: &AuditActor::User(user.clone()),
-            credential: None,
-            action,
-            project: None,
-            branch: None,
             targets,
-            origin,
+            ..NewAuditLine::new(&actor, action, origin)
         };
-        self.store.audit_begin(&line).await?;
-        failpoint!("audit.begun");
-        Ok(id)
+        self.begin_line(&line).await
     }
 
     /// Completes a line that no answer of the API completes.

@@ -4,7 +4,7 @@
 //! the write-ahead log is one sequence, so whatever the change itself makes
 //! durable makes its line, which came before, durable as well.
 
-use chrono::{DateTime, Utc};
+use chrono::{DateTime, SubsecRound as _, Utc};
 use coppice_core::audit::{AuditActor, AuditEntry, RequestOrigin};
 use coppice_core::{AuditId, OrganizationId, UserId};
 use sqlx::{FromRow, Postgres, QueryBuilder};
@@ -14,13 +14,9 @@ use crate::{Result, Store, StoreError};
 /// Lines that are removed at once.
 const PURGE_BATCH: i64 = 10_000;
 
-/// A line to begin with.
+/// A line to begin with; its id and time are made when it is written.
 #[derive(Clone, Copy, Debug)]
 pub struct NewAuditLine<'a> {
-    /// Its id, which has the time in it.
-    pub id: &'a AuditId,
-    /// The time.
-    pub began_at: DateTime<Utc>,
     /// The organization it is about.
     pub organization: Option<&'a str>,
     /// Who.
@@ -37,6 +33,22 @@ pub struct NewAuditLine<'a> {
     pub targets: &'a [String],
     /// From where.
     pub origin: &'a RequestOrigin,
+}
+
+impl<'a> NewAuditLine<'a> {
+    /// A line that says no more than who does what, from where.
+    pub fn new(actor: &'a AuditActor, action: &'a str, origin: &'a RequestOrigin) -> Self {
+        Self {
+            organization: None,
+            actor,
+            credential: None,
+            action,
+            project: None,
+            branch: None,
+            targets: &[],
+            origin,
+        }
+    }
 }
 
 /// How what a line is about has ended.
@@ -130,17 +142,19 @@ impl TryFrom<AuditRow> for AuditEntry {
 
 impl Store {
     /// Begins a line.
-    pub async fn audit_begin(&self, line: &NewAuditLine<'_>) -> Result<()> {
+    pub async fn audit_begin(&self, line: &NewAuditLine<'_>) -> Result<AuditId> {
         self.audit_insert(line, None).await
     }
 
     /// Writes a line about what has ended already.
     pub async fn audit_note(&self, line: &NewAuditLine<'_>, end: &AuditEnd) -> Result<()> {
-        self.audit_insert(line, Some(end)).await
+        self.audit_insert(line, Some(end)).await.map(drop)
     }
 
     /// Names of what is not the organization's are nobody's to read in its log.
-    async fn audit_insert(&self, line: &NewAuditLine<'_>, end: Option<&AuditEnd>) -> Result<()> {
+    async fn audit_insert(&self, line: &NewAuditLine<'_>, end: Option<&AuditEnd>) -> Result<AuditId> {
+        let now = Utc::now().trunc_subsecs(3);
+        let id = AuditId::generate(now);
         let organization = line.organization.or(end.and_then(|end| end.organization.as_deref()));
         let more_targets = end.map(|end| end.targets.as_slice()).unwrap_or_default();
         sqlx::query(
@@ -156,8 +170,8 @@ impl Store {
                                   where u.id = any($10) and m.organization_id = $3)
                          || array(select email from invitations where id = any($10) and organization_id = $3))",
         )
-        .bind(line.id.as_str())
-        .bind(line.began_at)
+        .bind(id.as_str())
+        .bind(now)
         .bind(organization)
         .bind(line.actor.kind())
         .bind(line.actor.id())
@@ -175,7 +189,7 @@ impl Store {
         .bind(end.is_some())
         .execute(&self.relaxed)
         .await?;
-        Ok(())
+        Ok(id)
     }
 
     /// Completes a line.

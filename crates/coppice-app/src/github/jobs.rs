@@ -3,14 +3,14 @@
 //! What the token says of the pull request is its number. Whether that is open, where it comes from, and so whether
 //! it has a branch, GitHub is asked, as for every look.
 
-use chrono::{DateTime, SubsecRound as _, TimeDelta, Utc};
+use chrono::{DateTime, TimeDelta, Utc};
 use coppice_core::access::{Grant, Principal, Scope};
 use coppice_core::api_key::{ApiKeyKind, ApiKeySecret};
 use coppice_core::audit::{AuditActor, RequestOrigin};
 use coppice_core::github::pull_of_reference;
 use coppice_core::login::DatabaseRole;
 use coppice_core::operation::CREATE_ORGANIZATION_API_KEY;
-use coppice_core::{ApiKeyId, AuditId, BranchId, Error};
+use coppice_core::{ApiKeyId, BranchId, Error};
 use coppice_oauth::metadata::TOKEN_EXCHANGE;
 use coppice_oauth::params::Params;
 use coppice_oauth::{OAuthError, OAuthErrorCode};
@@ -194,21 +194,16 @@ impl Github {
         role: Option<DatabaseRole>,
         origin: &RequestOrigin,
     ) -> IdentityResult<JobKey> {
-        let (now, ReachedRepository { mapping, organization, .. }) = (Utc::now(), &preview.of);
-        let id = AuditId::generate(now);
+        let ReachedRepository { mapping, organization, .. } = &preview.of;
+        let actor = AuditActor::Organization(organization.clone());
         let line = NewAuditLine {
-            id: &id,
-            began_at: now.trunc_subsecs(3),
             organization: Some(organization.as_str()),
-            actor: &AuditActor::Organization(organization.clone()),
-            credential: None,
-            action: CREATE_ORGANIZATION_API_KEY.id,
             project: Some(mapping.project.as_str()),
             branch: Some(preview.branch.as_str()),
             targets: &[mapping.id.to_string()],
-            origin,
+            ..NewAuditLine::new(&actor, CREATE_ORGANIZATION_API_KEY.id, origin)
         };
-        self.store.audit_begin(&line).await?;
+        let id = self.audit.begin_line(&line).await?;
         let made = self.key_of_job(job, preview, role).await;
         let end = match &made {
             Ok((key, _)) => AuditEnd { status: 200, created: Some(key.to_string()), ..AuditEnd::default() },

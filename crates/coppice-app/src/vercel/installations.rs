@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use chrono::{SubsecRound as _, Utc};
+use chrono::Utc;
 use coppice_core::audit::{AuditActor, RequestOrigin};
 use coppice_core::name::is_unseen;
 use coppice_core::target::InProject;
@@ -139,23 +139,16 @@ impl Vercel {
         action: &str,
         origin: &RequestOrigin,
     ) -> Result<AuditId> {
-        let now = Utc::now().trunc_subsecs(3);
-        let id = AuditId::generate(now);
         let targets: Vec<_> = caller.user.iter().cloned().collect();
+        let actor = AuditActor::Organization(organization.clone());
         let line = NewAuditLine {
-            id: &id,
-            began_at: now,
             organization: Some(organization.as_str()),
-            actor: &AuditActor::Organization(organization.clone()),
             credential: Some(caller.installation.as_str()),
-            action,
             project: project.map(AsRef::as_ref),
-            branch: None,
             targets: &targets,
-            origin,
+            ..NewAuditLine::new(&actor, action, origin)
         };
-        self.store.audit_begin(&line).await?;
-        Ok(id)
+        self.audit.begin_line(&line).await
     }
 
     /// Finishes what was deleted; one that can't be keeps no other from it.

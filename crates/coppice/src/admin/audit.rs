@@ -2,7 +2,7 @@
 //! read all of it.
 
 use anyhow::Context;
-use chrono::{DateTime, SubsecRound, Utc};
+use chrono::{DateTime, Utc};
 use clap::Args;
 use coppice_core::AuditId;
 use coppice_core::audit::{AuditActor, AuditEntry, AuditResult, RequestOrigin};
@@ -92,24 +92,17 @@ pub(super) async fn recorded<T>(
     change: Change<'_>,
     work: impl Future<Output = anyhow::Result<T>>,
 ) -> anyhow::Result<T> {
-    let now = Utc::now().trunc_subsecs(3);
-    let id = AuditId::generate(now);
     let targets: Vec<_> = change.target.into_iter().map(str::to_owned).collect();
     // Several people may be operators; this tells them apart as far as the machine does.
     let account = format!("uid:{}", rustix::process::getuid().as_raw());
+    let origin = RequestOrigin::default();
     let line = NewAuditLine {
-        id: &id,
-        began_at: now,
         organization: change.organization,
-        actor: &AuditActor::Operator,
         credential: Some(&account),
-        action: change.action,
-        project: None,
-        branch: None,
         targets: &targets,
-        origin: &RequestOrigin::default(),
+        ..NewAuditLine::new(&AuditActor::Operator, change.action, &origin)
     };
-    store.audit_begin(&line).await.context("writing to the audit log (nothing was changed)")?;
+    let id = store.audit_begin(&line).await.context("writing to the audit log (nothing was changed)")?;
     let done = work.await;
     let end = AuditEnd { status: if done.is_ok() { 200 } else { 500 }, ..AuditEnd::default() };
     store.audit_end(&id, &end).await.context("writing the result to the audit log")?;
