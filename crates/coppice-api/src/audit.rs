@@ -13,6 +13,7 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use coppice_app::{App, AuditEnd};
 use coppice_core::Error;
+use coppice_core::audit::AuditOutcome;
 use coppice_core::operation::{CREATE_ORGANIZATION, Operation};
 use serde_json::Value;
 
@@ -56,7 +57,7 @@ pub(crate) async fn complete(app: &App, operation: &Operation, response: Respons
 async fn end_of(response: Response) -> (Response, AuditEnd) {
     let status = response.status();
     let error = response.extensions().get::<ErrorId>().map(|id| id.0.to_string());
-    let end = AuditEnd { status: status.as_u16(), error, ..AuditEnd::default() };
+    let end = AuditEnd { error, ..AuditEnd::new(AuditOutcome::Answered(status.as_u16())) };
     if status != StatusCode::CREATED {
         return (response, end);
     }

@@ -1,15 +1,17 @@
 //! Showing who changed what.
 
+use axum::http::StatusCode;
 use chrono::{DateTime, Utc};
 use coppice_app::{Access, App, AuditQuery};
 use coppice_core::Result;
-use coppice_core::audit::{AuditActor, AuditEntry, AuditResult};
+use coppice_core::audit::{AuditActor, AuditEntry, AuditOutcome};
 use coppice_core::operation::LIST_AUDIT_LOG;
 use coppice_wire as wire;
 use serde::Deserialize;
 use utoipa::IntoParams;
 
 use crate::endpoint::{Endpoint, Query, Shown, get};
+use crate::error::status_of;
 use crate::time::check_range;
 
 /// Lines of an answer when nobody says how many.
@@ -74,13 +76,25 @@ fn query_of(asked: ListAuditLog) -> Result<AuditQuery> {
     Ok(query)
 }
 
-fn to_wire(entry: AuditEntry) -> wire::AuditEntry {
-    let result = match AuditResult::of_status(entry.status) {
-        AuditResult::Succeeded => wire::AuditResult::Succeeded,
-        AuditResult::Refused => wire::AuditResult::Refused,
-        AuditResult::Failed => wire::AuditResult::Failed,
-        AuditResult::Unknown => wire::AuditResult::Unknown,
+/// How a line says that it ended, with the status of the answer. Where the API gave none, it is the status that it
+/// would have given.
+pub fn shown_outcome(outcome: Option<AuditOutcome>) -> (wire::AuditResult, Option<u16>) {
+    let status = outcome.map(|outcome| match outcome {
+        AuditOutcome::Answered(status) => status,
+        AuditOutcome::Succeeded => StatusCode::OK.as_u16(),
+        AuditOutcome::Failed(kind) => status_of(kind).as_u16(),
+    });
+    let result = match status {
+        None => wire::AuditResult::Unknown,
+        Some(..400) => wire::AuditResult::Succeeded,
+        Some(400..500) => wire::AuditResult::Refused,
+        Some(500..) => wire::AuditResult::Failed,
     };
+    (result, status)
+}
+
+fn to_wire(entry: AuditEntry) -> wire::AuditEntry {
+    let (result, status) = shown_outcome(entry.outcome);
     let kind = match &entry.actor {
         AuditActor::User(_) => wire::AuditActorKind::User,
         AuditActor::Organization(_) => wire::AuditActorKind::Organization,
@@ -104,7 +118,29 @@ fn to_wire(entry: AuditEntry) -> wire::AuditEntry {
         user_agent: entry.user_agent,
         request_id: entry.request_id,
         result,
-        status: entry.status,
+        status,
         error_id: entry.error,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use coppice_core::ErrorKind;
+
+    use super::*;
+
+    #[test]
+    fn a_line_shows_the_status_of_the_answer_or_that_of_its_error() {
+        for (outcome, expected) in [
+            (None, (wire::AuditResult::Unknown, None)),
+            (Some(AuditOutcome::Answered(204)), (wire::AuditResult::Succeeded, Some(204))),
+            (Some(AuditOutcome::Answered(409)), (wire::AuditResult::Refused, Some(409))),
+            (Some(AuditOutcome::Answered(503)), (wire::AuditResult::Failed, Some(503))),
+            (Some(AuditOutcome::Succeeded), (wire::AuditResult::Succeeded, Some(200))),
+            (Some(AuditOutcome::Failed(ErrorKind::Forbidden)), (wire::AuditResult::Refused, Some(403))),
+            (Some(AuditOutcome::Failed(ErrorKind::Internal)), (wire::AuditResult::Failed, Some(500))),
+        ] {
+            assert_eq!(shown_outcome(outcome), expected);
+        }
     }
 }

@@ -3,7 +3,7 @@
 use axum::Json;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use coppice_core::{Error, ErrorCode};
+use coppice_core::{Error, ErrorCode, ErrorKind};
 use coppice_wire::ErrorBody;
 
 use crate::context::request_id;
@@ -51,14 +51,27 @@ pub(crate) fn with_status(status: StatusCode, id: ErrorCode, message: &str) -> R
     response
 }
 
-fn status(error: &Error) -> StatusCode {
-    StatusCode::from_u16(error.status()).expect("statuses of errors are statuses of HTTP")
+/// The status of an answer that is an error of this kind.
+pub fn status_of(kind: ErrorKind) -> StatusCode {
+    match kind {
+        ErrorKind::Invalid => StatusCode::BAD_REQUEST,
+        ErrorKind::Unauthenticated => StatusCode::UNAUTHORIZED,
+        ErrorKind::Forbidden => StatusCode::FORBIDDEN,
+        ErrorKind::NotFound => StatusCode::NOT_FOUND,
+        ErrorKind::Conflict => StatusCode::CONFLICT,
+        ErrorKind::NotReady => StatusCode::PRECONDITION_FAILED,
+        ErrorKind::TooMany => StatusCode::TOO_MANY_REQUESTS,
+        ErrorKind::Internal => StatusCode::INTERNAL_SERVER_ERROR,
+        ErrorKind::ProviderFailed => StatusCode::BAD_GATEWAY,
+        ErrorKind::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
+        ErrorKind::Timeout => StatusCode::GATEWAY_TIMEOUT,
+    }
 }
 
 impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
         let Self { error, text } = self;
-        let status = status(&error);
+        let status = status_of(error.kind());
         if let Some(cause) = error.private() {
             tracing::error!(%status, "{error}: {cause}");
         }

@@ -105,6 +105,8 @@ use tower_http::catch_panic::CatchPanicLayer;
 use tower_http::compression::CompressionLayer;
 use tower_http::cors::{AllowHeaders, Any, CorsLayer};
 
+pub use crate::audit_log::shown_outcome;
+pub use crate::error::status_of;
 pub use crate::metrics_page::{Exposition, MetricsToken};
 pub use crate::route::RequestRoute;
 pub use beside::{beside, note_sender, read_json};

@@ -8,10 +8,10 @@
 use std::sync::Arc;
 
 use chrono::{DateTime, SubsecRound, TimeDelta, Utc};
-use coppice_core::audit::{AuditActor, AuditEntry, RequestOrigin};
+use coppice_core::audit::{AuditActor, AuditEntry, AuditOutcome, RequestOrigin};
 use coppice_core::operation::{ACCEPT_INVITATION, Operation, REGISTER_MARKETPLACE};
 use coppice_core::target::{AnyTarget, RawTarget, Target};
-use coppice_core::{AuditId, Error, ErrorCode, InvitationId, OrganizationId, Result, UserId};
+use coppice_core::{AuditId, Error, ErrorCode, ErrorKind, InvitationId, OrganizationId, Result, UserId};
 use coppice_failpoint::failpoint;
 use coppice_store::{AuditEnd, AuditFilter, NewAuditLine, Store};
 use tokio_util::task::TaskTracker;
@@ -89,11 +89,11 @@ impl AccountEventKind {
             Self::SignInDisabled => Some("account_disabled"),
             _ => None,
         };
-        AuditEnd {
-            status: if error.is_some() { 401 } else { 200 },
-            error: error.map(str::to_owned),
-            ..AuditEnd::default()
-        }
+        let outcome = match error {
+            Some(_) => AuditOutcome::Failed(ErrorKind::Unauthenticated),
+            None => AuditOutcome::Succeeded,
+        };
+        AuditEnd { error: error.map(str::to_owned), ..AuditEnd::new(outcome) }
     }
 }
 
@@ -300,12 +300,8 @@ impl Audit {
     /// Completes a line that no answer of the API completes.
     pub(crate) async fn end_with<T>(&self, id: &AuditId, outcome: &Result<T>) {
         let end = match outcome {
-            Ok(_) => AuditEnd { status: 200, ..AuditEnd::default() },
-            Err(error) => AuditEnd {
-                status: error.status(),
-                error: Some(error.code().to_string()),
-                ..AuditEnd::default()
-            },
+            Ok(_) => AuditEnd::new(AuditOutcome::Succeeded),
+            Err(error) => AuditEnd::failed(error),
         };
         self.end(id, &end).await;
     }

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use chrono::{DateTime, Utc};
 
 use crate::access::{Caller, Principal};
-use crate::{AuditId, OrganizationId, UserId};
+use crate::{AuditId, ErrorKind, OrganizationId, UserId};
 
 /// Days that lines are kept, unless the operator says otherwise.
 pub const AUDIT_DAYS: u32 = 400;
@@ -72,37 +72,13 @@ impl RequestOrigin {
 
 /// How a change ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum AuditResult {
-    /// It was made.
+pub enum AuditOutcome {
+    /// The API answered, with this status, which is the API's alone to make and to read.
+    Answered(u16),
+    /// It was made, and no answer of the API was about it.
     Succeeded,
-    /// It was not allowed, or made no sense.
-    Refused,
-    /// A fault kept it from being made, wholly or in part.
-    Failed,
-    /// Nobody knows: it is still being made, or the process died meanwhile.
-    Unknown,
-}
-
-impl AuditResult {
-    /// The name in the API.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Succeeded => "succeeded",
-            Self::Refused => "refused",
-            Self::Failed => "failed",
-            Self::Unknown => "unknown",
-        }
-    }
-
-    /// What a status of HTTP means.
-    pub fn of_status(status: Option<u16>) -> Self {
-        match status {
-            None => Self::Unknown,
-            Some(..400) => Self::Succeeded,
-            Some(400..500) => Self::Refused,
-            Some(500..) => Self::Failed,
-        }
-    }
+    /// An error of this kind kept it from being made, and no answer of the API was about it.
+    Failed(ErrorKind),
 }
 
 /// A line of the audit log.
@@ -140,8 +116,8 @@ pub struct AuditEntry {
     pub user_agent: Option<String>,
     /// The id of the request.
     pub request_id: Option<String>,
-    /// Status of the answer.
-    pub status: Option<u16>,
+    /// How it ended; none when nobody knows: it is still being made, or the process died meanwhile.
+    pub outcome: Option<AuditOutcome>,
     /// Id of the error, if it was one.
     pub error: Option<String>,
 }
@@ -149,19 +125,6 @@ pub struct AuditEntry {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_status_says_how_it_ended() {
-        for (status, expected) in [
-            (None, AuditResult::Unknown),
-            (Some(204), AuditResult::Succeeded),
-            (Some(403), AuditResult::Refused),
-            (Some(409), AuditResult::Refused),
-            (Some(503), AuditResult::Failed),
-        ] {
-            assert_eq!(AuditResult::of_status(status), expected);
-        }
-    }
 
     #[test]
     fn a_user_agent_is_kept_up_to_a_length() {

@@ -137,6 +137,47 @@ pub enum Error {
     },
 }
 
+/// Of which kind an error is, without what it says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ErrorKind {
+    /// [`Error::Invalid`]
+    Invalid,
+    /// [`Error::Unauthenticated`]
+    Unauthenticated,
+    /// [`Error::Forbidden`] and [`Error::InsufficientScope`]
+    Forbidden,
+    /// [`Error::NotFound`]
+    NotFound,
+    /// [`Error::Conflict`]
+    Conflict,
+    /// [`Error::NotReady`]
+    NotReady,
+    /// [`Error::TooMany`]
+    TooMany,
+    /// [`Error::Internal`]
+    Internal,
+    /// [`Error::ProviderFailed`]
+    ProviderFailed,
+    /// [`Error::Unavailable`]
+    Unavailable,
+    /// [`Error::Timeout`]
+    Timeout,
+}
+
+names!(ErrorKind {
+    Invalid = "invalid",
+    Unauthenticated = "unauthenticated",
+    Forbidden = "forbidden",
+    NotFound = "not_found",
+    Conflict = "conflict",
+    NotReady = "not_ready",
+    TooMany = "too_many",
+    Internal = "internal",
+    ProviderFailed = "provider_failed",
+    Unavailable = "unavailable",
+    Timeout = "timeout",
+});
+
 impl Error {
     /// An [`Error::Invalid`] about one field: `invalid <field>: <why>`.
     pub fn invalid_field(field: &str, why: impl std::fmt::Display) -> Self {
@@ -187,20 +228,20 @@ impl Error {
         Self::Unavailable { private: cause.to_string() }
     }
 
-    /// The status that it has in answers of the API, and in the audit log also where nobody is answered.
-    pub fn status(&self) -> u16 {
+    /// What kind of error it is.
+    pub fn kind(&self) -> ErrorKind {
         match self {
-            Self::Invalid { .. } => 400,
-            Self::Unauthenticated { .. } => 401,
-            Self::Forbidden { .. } | Self::InsufficientScope { .. } => 403,
-            Self::NotFound { .. } => 404,
-            Self::Conflict { .. } => 409,
-            Self::NotReady { .. } => 412,
-            Self::TooMany { .. } => 429,
-            Self::Internal { .. } => 500,
-            Self::ProviderFailed { .. } => 502,
-            Self::Unavailable { .. } => 503,
-            Self::Timeout { .. } => 504,
+            Self::Invalid { .. } => ErrorKind::Invalid,
+            Self::Unauthenticated { .. } => ErrorKind::Unauthenticated,
+            Self::Forbidden { .. } | Self::InsufficientScope { .. } => ErrorKind::Forbidden,
+            Self::NotFound { .. } => ErrorKind::NotFound,
+            Self::Conflict { .. } => ErrorKind::Conflict,
+            Self::NotReady { .. } => ErrorKind::NotReady,
+            Self::TooMany { .. } => ErrorKind::TooMany,
+            Self::Internal { .. } => ErrorKind::Internal,
+            Self::ProviderFailed { .. } => ErrorKind::ProviderFailed,
+            Self::Unavailable { .. } => ErrorKind::Unavailable,
+            Self::Timeout { .. } => ErrorKind::Timeout,
         }
     }
 

@@ -70,7 +70,7 @@ pub mod vercel;
 pub mod volume;
 pub mod webhook;
 
-pub use error::{Error, Result};
+pub use error::{Error, ErrorKind, Result};
 pub use error_code::ErrorCode;
 pub use id::{
     ApiKeyId, AuditId, BranchId, DeliveryId, EventId, GithubInstallationId, GithubRepositoryId, HostId,

@@ -2,6 +2,7 @@
 
 use std::sync::LazyLock;
 
+use coppice_api::status_of;
 use coppice_core::Error;
 use coppice_core::operation::Operation;
 use serde_json::Value;
@@ -22,5 +23,5 @@ pub(crate) fn is_documented(operation: Option<&Operation>, error: &Error) -> boo
     let paths = DOCUMENT["paths"].as_object().into_iter().flat_map(|paths| paths.values());
     let mut documented = paths.flat_map(|path| path.as_object().into_iter().flat_map(|path| path.values()));
     let found = documented.find(|one| one["operationId"] == operation.id);
-    found.is_some_and(|found| found["responses"].get(error.status().to_string()).is_some())
+    found.is_some_and(|found| found["responses"].get(status_of(error.kind()).as_str()).is_some())
 }

@@ -95,7 +95,7 @@ pub(crate) async fn carry_out(action: Action, app: App, world: World, place: Pla
         Ok(text) => text,
         Err(error) => {
             if !answers::is_documented(action.operation(), &error) {
-                let why = format!("{action:?} is answered {}: {}", error.status(), error.for_log());
+                let why = format!("{action:?} is answered {}: {}", error.code(), error.for_log());
                 world.lock().violation(why);
             }
             format!("refused: {}", error.for_log())

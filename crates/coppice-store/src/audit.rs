@@ -5,14 +5,17 @@
 //! durable makes its line, which came before, durable as well.
 
 use chrono::{DateTime, SubsecRound as _, Utc};
-use coppice_core::audit::{AuditActor, AuditEntry, RequestOrigin};
-use coppice_core::{AuditId, OrganizationId, UserId};
+use coppice_core::audit::{AuditActor, AuditEntry, AuditOutcome, RequestOrigin};
+use coppice_core::{AuditId, ErrorKind, OrganizationId, UserId};
 use sqlx::{FromRow, Postgres, QueryBuilder};
 
 use crate::{Result, Store, StoreError};
 
 /// Lines that are removed at once.
 const PURGE_BATCH: i64 = 10_000;
+
+/// The outcome of what no error ended.
+const SUCCEEDED: &str = "succeeded";
 
 /// A line to begin with; its id and time are made when it is written.
 #[derive(Clone, Copy, Debug)]
@@ -52,10 +55,10 @@ impl<'a> NewAuditLine<'a> {
 }
 
 /// How what a line is about has ended.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct AuditEnd {
-    /// Status of the answer.
-    pub status: u16,
+    /// How.
+    pub outcome: AuditOutcome,
     /// Id of the error, if it was one.
     pub error: Option<String>,
     /// The id of what was made.
@@ -66,6 +69,39 @@ pub struct AuditEnd {
     pub targets: Vec<String>,
     /// Further names of what it was about.
     pub names: Vec<String>,
+}
+
+impl AuditEnd {
+    /// An end that says no more than how.
+    pub fn new(outcome: AuditOutcome) -> Self {
+        Self { outcome, error: None, created: None, organization: None, targets: vec![], names: vec![] }
+    }
+
+    /// The end by an error.
+    pub fn failed(error: &coppice_core::Error) -> Self {
+        Self { error: Some(error.code().to_string()), ..Self::new(AuditOutcome::Failed(error.kind())) }
+    }
+}
+
+/// The status of the answer, and what it was without one, as the columns have them.
+fn columns_of(outcome: AuditOutcome) -> (Option<i32>, Option<&'static str>) {
+    match outcome {
+        AuditOutcome::Answered(status) => (Some(i32::from(status)), None),
+        AuditOutcome::Succeeded => (None, Some(SUCCEEDED)),
+        AuditOutcome::Failed(kind) => (None, Some(kind.as_str())),
+    }
+}
+
+fn outcome_of(status: Option<i32>, outcome: Option<String>) -> Result<Option<AuditOutcome>> {
+    Ok(match (status, outcome) {
+        (Some(status), _) => Some(AuditOutcome::Answered(u16::try_from(status).unwrap_or(u16::MAX))),
+        (None, None) => None,
+        (None, Some(name)) if name == SUCCEEDED => Some(AuditOutcome::Succeeded),
+        (None, Some(name)) => match ErrorKind::parse(&name) {
+            Some(kind) => Some(AuditOutcome::Failed(kind)),
+            None => return Err(StoreError::UnknownValue { what: "outcome", value: name }),
+        },
+    })
 }
 
 /// Which lines to list; what is absent does not matter.
@@ -104,6 +140,7 @@ struct AuditRow {
     user_agent: Option<String>,
     request_id: Option<String>,
     status: Option<i32>,
+    outcome: Option<String>,
     error_id: Option<String>,
 }
 
@@ -134,7 +171,7 @@ impl TryFrom<AuditRow> for AuditEntry {
             client_address: row.client_address,
             user_agent: row.user_agent,
             request_id: row.request_id,
-            status: row.status.map(|status| u16::try_from(status).unwrap_or(u16::MAX)),
+            outcome: outcome_of(row.status, row.outcome)?,
             error: row.error_id,
         })
     }
@@ -156,13 +193,14 @@ impl Store {
         let now = Utc::now().trunc_subsecs(3);
         let id = AuditId::generate(now);
         let organization = line.organization.or(end.and_then(|end| end.organization.as_deref()));
+        let (status, outcome) = end.map(|end| columns_of(end.outcome)).unwrap_or_default();
         let more_targets = end.map(|end| end.targets.as_slice()).unwrap_or_default();
         sqlx::query(
             "insert into audit_log (id, began_at, organization_id, actor_kind, actor_id, credential_id, action,
                                     project_id, branch_id, target_ids, client_address, user_agent, request_id,
-                                    status, error_id, created_id, ended_at, names)
+                                    status, error_id, created_id, ended_at, outcome, names)
              values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16,
-                     case when $17 then now() end,
+                     case when $17 then now() end, $18,
                      array(select name from projects where id = $8 and organization_id = $3)
                          || array(select b.name from branches b join projects p on p.id = b.project_id
                                   where b.id = $9 and p.organization_id = $3)
@@ -183,10 +221,11 @@ impl Store {
         .bind(line.origin.address.map(|address| address.to_string()))
         .bind(line.origin.user_agent_kept())
         .bind(&line.origin.request_id)
-        .bind(end.map(|end| i32::from(end.status)))
+        .bind(status)
         .bind(end.and_then(|end| end.error.as_deref()))
         .bind(end.and_then(|end| end.created.as_deref()))
         .bind(end.is_some())
+        .bind(outcome)
         .execute(&self.relaxed)
         .await?;
         Ok(id)
@@ -194,19 +233,21 @@ impl Store {
 
     /// Completes a line.
     pub async fn audit_end(&self, id: &AuditId, end: &AuditEnd) -> Result<()> {
+        let (status, outcome) = columns_of(end.outcome);
         sqlx::query(
             "update audit_log set ended_at = now(), status = $2, error_id = $3, created_id = $4,
                     organization_id = coalesce(organization_id, $5), target_ids = target_ids || $6,
-                    names = names || $7
+                    names = names || $7, outcome = $8
              where id = $1",
         )
         .bind(id.as_str())
-        .bind(i32::from(end.status))
+        .bind(status)
         .bind(&end.error)
         .bind(&end.created)
         .bind(&end.organization)
         .bind(&end.targets)
         .bind(&end.names)
+        .bind(outcome)
         .execute(&self.relaxed)
         .await?;
         Ok(())
@@ -220,7 +261,7 @@ impl Store {
             "select a.id, a.began_at, a.ended_at, a.organization_id, a.actor_kind, a.actor_id,
                     u.email as actor_email, a.credential_id, a.action, a.project_id, a.branch_id,
                     a.target_ids, a.names, a.created_id, a.client_address, a.user_agent, a.request_id, a.status,
-                    a.error_id
+                    a.outcome, a.error_id
              from audit_log a left join users u on u.id = a.actor_id where true",
         );
         if let Some(organization) = &filter.organization {

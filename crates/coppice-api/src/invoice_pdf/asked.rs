@@ -45,19 +45,21 @@ impl Drop for Asked {
 
 #[cfg(test)]
 mod tests {
+    use coppice_core::ErrorKind;
+
     use super::*;
 
     #[test]
     fn one_that_is_asked_for_often_keeps_no_other_out_and_many_are_refused() {
         let first = Asked::enter("many-0").expect("there is room");
         for _ in 0..100 {
-            assert_eq!(Asked::enter("many-0").expect_err("it is asked for").status(), 429);
+            assert_eq!(Asked::enter("many-0").expect_err("it is asked for").kind(), ErrorKind::TooMany);
         }
         // Other tests ask, too.
         let mut others: Vec<_> =
             (1..=ASKED_MAX).map_while(|index| Asked::enter(&format!("many-{index}")).ok()).collect();
         assert!((1..ASKED_MAX).contains(&others.len()), "{}", others.len());
-        assert_eq!(Asked::enter("many-more").expect_err("there is no room").status(), 429);
+        assert_eq!(Asked::enter("many-more").expect_err("there is no room").kind(), ErrorKind::TooMany);
         others.pop();
         drop(first);
         Asked::enter("many-0").expect("its place is free");

@@ -299,6 +299,7 @@ fn rule(surface: &mut Surface<'_>, y: f32, weight: f32, (red, green, blue): Shad
 #[cfg(test)]
 mod tests {
     use chrono::DateTime as Time;
+    use coppice_core::ErrorKind;
     use coppice_test_support::text_of_pdf;
 
     use super::*;
@@ -354,7 +355,7 @@ mod tests {
     async fn an_invoice_that_is_being_written_is_not_written_twice() {
         let again = || write_in_turn(wire::InvoiceDetails { id: "bil_twice".to_owned(), ..invoice(3) });
         let asked = Asked::enter("bil_twice").expect("it is the first");
-        assert_eq!(again().await.expect_err("it is being written").status(), 429);
+        assert_eq!(again().await.expect_err("it is being written").kind(), ErrorKind::TooMany);
         drop(asked);
         again().await.expect("a PDF");
         again().await.expect("it was given back");
@@ -405,6 +406,6 @@ mod tests {
     #[tokio::test]
     async fn one_that_is_too_long_is_refused() {
         let refused = write_in_turn(invoice(LINES_MAX + 1)).await.expect_err("too long");
-        assert_eq!(refused.status(), 400);
+        assert_eq!(refused.kind(), ErrorKind::Invalid);
     }
 }

@@ -134,8 +134,7 @@ fn an_installation_has_an_organization_however_often_it_is_made_and_its_secret_i
     ask(&http, "PUT", "icfg_made", &changed).expect(204);
     assert!(holds(&http, &format!("scopes = '{{}}' {row}")));
     // Each left a line, in the log of the organization.
-    let lines =
-        "from audit_log where credential_id = 'icfg_made' and action = 'upsertInstallation' and status = 200";
+    let lines = "from audit_log where credential_id = 'icfg_made' and action = 'upsertInstallation' and outcome = 'succeeded'";
     assert!(holds(&http, &format!("count(*) = 3 and count(distinct organization_id) = 1 {lines}")));
 }
 

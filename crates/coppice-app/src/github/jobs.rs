@@ -6,11 +6,11 @@
 use chrono::{DateTime, TimeDelta, Utc};
 use coppice_core::access::{Grant, Principal, Scope};
 use coppice_core::api_key::{ApiKeyKind, ApiKeySecret};
-use coppice_core::audit::{AuditActor, RequestOrigin};
+use coppice_core::audit::{AuditActor, AuditOutcome, RequestOrigin};
 use coppice_core::github::pull_of_reference;
 use coppice_core::login::DatabaseRole;
 use coppice_core::operation::CREATE_ORGANIZATION_API_KEY;
-use coppice_core::{ApiKeyId, BranchId, Error};
+use coppice_core::{ApiKeyId, BranchId, Error, ErrorKind};
 use coppice_oauth::metadata::TOKEN_EXCHANGE;
 use coppice_oauth::params::Params;
 use coppice_oauth::{OAuthError, OAuthErrorCode};
@@ -206,15 +206,14 @@ impl Github {
         let id = self.audit.begin_line(&line).await?;
         let made = self.key_of_job(job, preview, role).await;
         let end = match &made {
-            Ok((key, _)) => AuditEnd { status: 200, created: Some(key.to_string()), ..AuditEnd::default() },
-            Err(IdentityError::Refused(refused)) => {
-                AuditEnd { status: 400, error: Some(refused.code.as_str().to_owned()), ..AuditEnd::default() }
+            Ok((key, _)) => {
+                AuditEnd { created: Some(key.to_string()), ..AuditEnd::new(AuditOutcome::Succeeded) }
             }
-            Err(IdentityError::Failed(error)) => AuditEnd {
-                status: error.status(),
-                error: Some(error.code().to_string()),
-                ..AuditEnd::default()
+            Err(IdentityError::Refused(refused)) => AuditEnd {
+                error: Some(refused.code.as_str().to_owned()),
+                ..AuditEnd::new(AuditOutcome::Failed(ErrorKind::Invalid))
             },
+            Err(IdentityError::Failed(error)) => AuditEnd::failed(error),
         };
         self.audit.end(&id, &end).await;
         let (_, secret) = made?;

@@ -4,8 +4,9 @@
 use anyhow::Context;
 use chrono::{DateTime, Utc};
 use clap::Args;
-use coppice_core::AuditId;
-use coppice_core::audit::{AuditActor, AuditEntry, AuditResult, RequestOrigin};
+use coppice_api::shown_outcome;
+use coppice_core::audit::{AuditActor, AuditEntry, AuditOutcome, RequestOrigin};
+use coppice_core::{AuditId, ErrorKind};
 use coppice_store::{AuditEnd, AuditFilter, NewAuditLine, Store};
 use serde_json::json;
 
@@ -49,20 +50,22 @@ pub(super) async fn show(store: &Store, arguments: AuditArgs, in_json: bool) -> 
 }
 
 fn as_json(entry: &AuditEntry) -> serde_json::Value {
+    let (result, status) = shown_outcome(entry.outcome);
     json!({
         "id": entry.id, "began_at": entry.began_at, "ended_at": entry.ended_at, "action": entry.action,
         "actor": { "kind": entry.actor.kind(), "id": entry.actor.id(), "email": entry.actor_email },
         "credential_id": entry.credential, "organization_id": entry.organization,
         "project_id": entry.project, "branch_id": entry.branch, "target_ids": entry.targets, "names": entry.names,
         "created_id": entry.created, "client_address": entry.client_address, "user_agent": entry.user_agent,
-        "request_id": entry.request_id, "result": AuditResult::of_status(entry.status).as_str(),
-        "status": entry.status, "error_id": entry.error,
+        "request_id": entry.request_id, "result": result.as_str(),
+        "status": status, "error_id": entry.error,
     })
 }
 
 fn line(entry: &AuditEntry) -> String {
     let time = moment(entry.began_at);
-    let result = AuditResult::of_status(entry.status).as_str();
+    let (result, _) = shown_outcome(entry.outcome);
+    let result = result.as_str();
     let actor = entry.actor_email.as_deref().or(entry.actor.id()).unwrap_or(entry.actor.kind());
     let about = [&entry.organization, &entry.project, &entry.branch].into_iter().flatten();
     let about: Vec<_> = about.chain(&entry.targets).chain(&entry.created).map(String::as_str).collect();
@@ -104,7 +107,10 @@ pub(super) async fn recorded<T>(
     };
     let id = store.audit_begin(&line).await.context("writing to the audit log (nothing was changed)")?;
     let done = work.await;
-    let end = AuditEnd { status: if done.is_ok() { 200 } else { 500 }, ..AuditEnd::default() };
-    store.audit_end(&id, &end).await.context("writing the result to the audit log")?;
+    let outcome = match done {
+        Ok(_) => AuditOutcome::Succeeded,
+        Err(_) => AuditOutcome::Failed(ErrorKind::Internal),
+    };
+    store.audit_end(&id, &AuditEnd::new(outcome)).await.context("writing the result to the audit log")?;
     done
 }

@@ -121,12 +121,7 @@ async fn follow(
 /// A line for people.
 fn line(entry: &AuditEntry) -> String {
     let time = moment(entry.began_at.0);
-    let result = match entry.result {
-        AuditResult::Succeeded => "succeeded",
-        AuditResult::Refused => "refused",
-        AuditResult::Failed => "failed",
-        AuditResult::Unknown => "unknown",
-    };
+    let result = entry.result.as_str();
     let why = entry.error_id.as_ref().map(|id| format!(" ({id})")).unwrap_or_default();
     let actor = match entry.actor.kind {
         AuditActorKind::Operator => "operator".to_owned(),
