@@ -88,3 +88,24 @@ async fn many_clients_at_once_are_one_wake() {
         "with scale-to-zero off it sleeps on"
     );
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_branch_that_is_awake_is_not_woken_again() {
+    let server = Postgres::shared();
+    let (store, mut sql) = with_rows(&server.database().await).await;
+    sqlx::raw_sql("update branches set goal = 'hibernated', state = 'hibernated'")
+        .execute(&mut sql)
+        .await
+        .unwrap();
+    let mut wake = async || {
+        let mut tx = store.begin().await.unwrap();
+        let is_woken = store.branch_wake_in_tx(&mut tx, &branch(), "x").await.unwrap();
+        tx.commit().await.unwrap();
+        let query = "select concat(b.generation, ' ', b.idle_since, ' ', count(*)) from branches b
+                     join awake_periods p on p.branch_id = b.id group by b.id";
+        (is_woken, sqlx::query_scalar::<_, String>(query).fetch_one(&mut sql).await.unwrap())
+    };
+    let (is_woken, row) = wake().await;
+    assert!(is_woken);
+    assert_eq!(wake().await, (false, row), "nothing is changed");
+}

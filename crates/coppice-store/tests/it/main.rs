@@ -24,6 +24,7 @@ mod roots;
 mod rotation;
 mod sealed;
 mod sign_ins;
+mod tombstones;
 mod transactions;
 mod transfer;
 mod trash;

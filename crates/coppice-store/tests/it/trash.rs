@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use coppice_core::branch::Goal;
 use coppice_core::organization::Holder;
-use coppice_core::{BranchId, HostId, OrganizationId, ProjectId};
+use coppice_core::{BranchId, HostId, OrganizationId, ProjectId, VolumeId};
 use coppice_store::{Doomed, Store};
 use sqlx::PgConnection;
 
@@ -155,4 +155,20 @@ async fn what_leaves_the_trash_has_a_tombstone_and_does_not_come_back() {
     let gone = store.branch_delete_in_tx(&mut tx, &project, Doomed::Everything, "a test").await.unwrap();
     tx.commit().await.unwrap();
     assert_eq!((gone, tombstones(&mut sql).await.as_str()), (vec![id('a')], "bcv"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_volume_is_known_by_its_tombstone_when_its_branch_is_forgotten() {
+    let server = Postgres::shared();
+    let (store, mut sql) = with_tree(&server).await;
+    let (doomed, volume) = (id('c'), VolumeId::from_trusted(id('c').to_string()));
+    let mut tx = store.begin().await.unwrap();
+    store.branch_delete_in_tx(&mut tx, &place().1, Doomed::Branch(&doomed), "a test").await.unwrap();
+    tx.commit().await.unwrap();
+    store.volume_removed(&volume).await.unwrap();
+    let age = "update branches set deleted_at = now() - interval '2 hours' where goal = 'deleted'";
+    sqlx::raw_sql(age).execute(&mut sql).await.unwrap();
+    assert_eq!(store.branch_purge().await.unwrap(), 1);
+    let asked = [volume.to_string(), "of nobody".to_owned()];
+    assert_eq!(store.volume_known(&asked).await.unwrap(), asked[..1]);
 }

@@ -1,0 +1,128 @@
+//! Whatever a branch does not have any more is named by a tombstone, once.
+
+use std::pin::Pin;
+use std::time::Duration;
+
+use coppice_core::claim::ClaimToken;
+use coppice_core::image::PostgresVersion;
+use coppice_core::{BranchId, HostId, InstanceId, ProjectId, VolumeId};
+use coppice_store::{Doomed, NewReplica, Store};
+
+use crate::postgres::Postgres;
+use crate::with_rows;
+
+const LEASE: u32 = 60;
+const TOKEN: ClaimToken = ClaimToken(1);
+
+/// A branch with a replica, a former volume that is due, and one that is to take the place of its own.
+const MANY_VOLUMES: &str = "
+delete from tombstones;
+delete from branch_versions;
+delete from instances where role = 'replica';
+update branches set goal = 'running', state = 'updating', deleted_at = null, purge_at = null, replacement_id = null;
+delete from volumes where id <> 'v';
+insert into volumes (id, host_id, branch_id, parent_volume_id, state, account, image_major, image_minor)
+    values ('next', 'h', 'aaaaaaaaaaaaaaaaaaaaaaaaaa', 'v', 'planned', 10, 18, 0),
+           ('replica', 'h', 'aaaaaaaaaaaaaaaaaaaaaaaaaa', 'v', 'present', 11, 18, 0),
+           ('former', 'h', 'aaaaaaaaaaaaaaaaaaaaaaaaaa', null, 'admitted', 12, 18, 0);
+insert into instances values
+    ('aaaaaaaaaaaaaaaaaaaaaaaaaa-2', 'aaaaaaaaaaaaaaaaaaaaaaaaaa', 2, 'replica', 'replica', 'h');
+insert into branch_versions values ('former', 'aaaaaaaaaaaaaaaaaaaaaaaaaa', now(), now(), 'reset', now());
+update volumes set state = 'admitted' where id = 'v';
+update branches set replacement_id = 'next', replacement_reason = 'reset';
+";
+
+/// What was named before keeps its reason.
+const NAME_ALL: &str = "insert into tombstones (volume_id, host_id, branch_id, reason)
+    select id, host_id, branch_id, 'before' from volumes";
+
+const ALL: &str = "former next replica v";
+
+fn branch() -> BranchId {
+    BranchId::from_trusted("aaaaaaaaaaaaaaaaaaaaaaaaaa")
+}
+
+fn host() -> HostId {
+    HostId::from_trusted("h")
+}
+
+fn replica() -> InstanceId {
+    InstanceId::new(&branch(), 2)
+}
+
+async fn renew_replica(store: &Store) -> bool {
+    let new = NewReplica {
+        branch: &branch(),
+        ordinal: 2,
+        volume: &VolumeId::from_trusted("new"),
+        source: &VolumeId::from_trusted("v"),
+        host: &host(),
+        version: PostgresVersion { major: 18, minor: 0 },
+    };
+    store.replica_renew(&new, TOKEN).await.unwrap()
+}
+
+async fn delete(store: &Store) -> bool {
+    let mut tx = store.begin().await.unwrap();
+    let project = ProjectId::from_trusted("p");
+    let deleted = store.branch_delete_in_tx(&mut tx, &project, Doomed::Branch(&branch()), "a test").await;
+    tx.commit().await.unwrap();
+    deleted.unwrap() == [branch()]
+}
+
+async fn trash(store: &Store) -> bool {
+    let mut tx = store.begin().await.unwrap();
+    let project = ProjectId::from_trusted("p");
+    let is_kept = store.branch_trash_in_tx(&mut tx, &project, &branch(), Duration::ZERO).await.unwrap();
+    tx.commit().await.unwrap();
+    is_kept
+}
+
+type Act = for<'a> fn(&'a Store) -> Pin<Box<dyn Future<Output = bool> + Send + 'a>>;
+
+/// What is done, and the volumes that the branch does not have any more then.
+const ACTS: [(&str, Act, &str); 7] = [
+    (
+        "a replica is given up",
+        |store| Box::pin(async { store.replica_give_up(&branch(), &replica(), TOKEN).await.unwrap() }),
+        "replica",
+    ),
+    ("a replica is made anew", |store| Box::pin(renew_replica(store)), "replica"),
+    (
+        "a replacement is given up",
+        |store| Box::pin(async { store.branch_give_up_replacement(&branch(), TOKEN, "why").await.unwrap() }),
+        "next",
+    ),
+    (
+        "a version is due",
+        |store| Box::pin(async { store.version_give_up(&host(), None).await.unwrap() == [branch()] }),
+        "former",
+    ),
+    ("it is put into the trash", |store| Box::pin(trash(store)), "next"),
+    (
+        "its time in the trash is over",
+        |store| Box::pin(async { trash(store).await && !store.trash_purge_due().await.unwrap().is_empty() }),
+        ALL,
+    ),
+    ("it is deleted", |store| Box::pin(delete(store)), ALL),
+];
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_branch_lets_go_of_is_named_once() {
+    let server = Postgres::shared();
+    let (store, mut sql) = with_rows(&server.database().await).await;
+    assert!(store.branch_claim(&branch(), &host(), TOKEN, LEASE).await.unwrap().is_some());
+    for (what, act, let_go_of) in ACTS {
+        for is_named in [false, true] {
+            sqlx::raw_sql(MANY_VOLUMES).execute(&mut sql).await.unwrap();
+            if is_named {
+                sqlx::raw_sql(NAME_ALL).execute(&mut sql).await.unwrap();
+            }
+            assert!(act(&store).await, "{what}");
+            let query = "select coalesce(string_agg(volume_id, ' ' order by volume_id), '') from tombstones
+                         where (reason = 'before') = $1";
+            let named: String = sqlx::query_scalar(query).bind(is_named).fetch_one(&mut sql).await.unwrap();
+            assert_eq!(named, if is_named { ALL } else { let_go_of }, "{what}, named before: {is_named}");
+        }
+    }
+}
