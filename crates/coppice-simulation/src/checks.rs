@@ -50,6 +50,11 @@ const VOLUMES: &str = "select v.id, v.parent_volume_id, v.state = 'planned'
 const EXPIRED: &str =
     "select b.id || ' has expired' from branches b where b.expires_at < now() and b.deleted_at is null";
 
+/// Branches that the last start on their machine has not looked at by a claim of its own.
+const UNCLAIMED: &str = "select b.id || ' was not claimed by the last start of its host' from branches b
+    join volumes v on v.id = b.volume_id join hosts h on h.id = v.host_id
+    where b.goal <> 'deleted' and b.claim_token >> 32 <> h.epoch";
+
 /// Tombstones of what was not removed.
 const TOMBSTONES: &str = "select 'the tombstone of volume ' || volume_id || ' is not settled' from tombstones where removed_at is null";
 
@@ -251,7 +256,7 @@ fn wrong_volumes(state: &State, origins: &Origins) -> Vec<String> {
 /// What is not as the rows and their owners want it.
 pub(crate) fn unsettled(metastore: &mut Metastore, world: &World) -> Vec<String> {
     let rows: Vec<_> = metastore.admin.query(BRANCHES).into_iter().map(Row::read).collect();
-    let mut problems: Vec<_> = [EXPIRED, TOMBSTONES]
+    let mut problems: Vec<_> = [EXPIRED, UNCLAIMED, TOMBSTONES]
         .iter()
         .flat_map(|query| metastore.admin.query(query))
         .flatten()

@@ -48,6 +48,8 @@ pub(crate) struct Process {
     runtime: Option<Runtime>,
     app: Arc<OnceLock<(App, Reconciler)>>,
     has_failed: Arc<OnceLock<String>>,
+    /// Whether it stands still, as one that is stopped or starved does.
+    pub(crate) is_paused: bool,
     /// Set when its loop has ended for another process.
     handing_over: Option<Arc<OnceLock<()>>>,
 }
@@ -85,7 +87,7 @@ impl Process {
                 }
             }
         });
-        Self { id, machine, runtime: Some(runtime), app, has_failed, handing_over: None }
+        Self { id, machine, runtime: Some(runtime), app, has_failed, is_paused: false, handing_over: None }
     }
 
     /// Its use cases, once it has booted.
@@ -126,6 +128,9 @@ impl Process {
 
     /// Lets it run as far as it gets.
     pub(crate) fn run(&self) {
+        if self.is_paused {
+            return;
+        }
         self.runtime().block_on(async {
             for _ in 0..RESTS {
                 tokio::task::yield_now().await;

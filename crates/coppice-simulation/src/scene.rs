@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use coppice_core::BranchId;
+use coppice_core::{BranchId, InstanceId};
 
 use crate::checks;
 use crate::dice::Dice;
@@ -37,7 +37,9 @@ impl<'a> Scene<'a> {
 
     /// Somebody asks for a branch.
     pub fn create_branch(&mut self) {
-        let action = Action::Create { name: "main".to_owned(), inactivity_minutes: 1000 };
+        self.0.names += 1;
+        let name = format!("branch-{}", self.0.names);
+        let action = Action::Create { name, inactivity_minutes: 1000 };
         assert!(self.0.ask(action, &[]), "a process can be asked");
     }
 
@@ -61,15 +63,36 @@ impl<'a> Scene<'a> {
         self.ask_of_branch(|branch| Action::Replicate(branch, count));
     }
 
+    /// Its owner asks for another password.
+    pub fn rotate_branch(&mut self) {
+        self.ask_of_branch(Action::Rotate);
+    }
+
+    /// Its owner makes it what the last one is that was made.
+    pub fn reset_branch(&mut self) {
+        let last = self.0.world.lock().known.last().map(|(id, _)| id.clone());
+        self.ask_of_branch(|branch| Action::Reset(branch, last));
+    }
+
     /// Its owner deletes it; its data waits in the trash.
     pub fn delete_branch(&mut self) {
         self.ask_of_branch(|branch| Action::Delete(branch, false));
     }
 
+    /// Its owner deletes it with its data.
+    pub fn purge_branch(&mut self) {
+        self.ask_of_branch(|branch| Action::Delete(branch, true));
+    }
+
     fn ask_of_branch(&mut self, action: impl FnOnce(BranchId) -> Action) {
         let known = self.0.world.lock().known.clone();
-        let (branch, _) = known.first().expect("a branch was made").clone();
-        assert!(self.0.ask(action(branch), &known), "a process can be asked");
+        assert!(self.0.ask(action(self.branch()), &known), "a process can be asked");
+    }
+
+    /// The first that was made.
+    fn branch(&self) -> BranchId {
+        let state = self.0.world.lock();
+        state.known.first().expect("a branch was made").0.clone()
     }
 
     /// Goes on until everything is as its owner wants it.
@@ -79,8 +102,8 @@ impl<'a> Scene<'a> {
     pub fn until_settled(&mut self) {
         for _ in 0..EVENTS_MAX {
             self.0.settle();
-            let is_known = !self.0.world.lock().known.is_empty();
-            if is_known && checks::unsettled(self.0.metastore, &self.0.world).is_empty() {
+            let are_known = self.0.world.lock().known.len() == self.0.names as usize;
+            if are_known && checks::unsettled(self.0.metastore, &self.0.world).is_empty() {
                 return;
             }
             if !self.0.go_on() {
@@ -96,6 +119,15 @@ impl<'a> Scene<'a> {
     /// When that does not come.
     pub fn until(&mut self, step: &str) {
         self.go_on_until(step, |history| history.world.lock().is_waiting_for(step));
+    }
+
+    /// Goes on until a step of the engine waits that does this to the files of the branch's
+    /// primary.
+    ///
+    /// # Panics
+    /// When that does not come.
+    pub fn until_primary(&mut self, step: &str) {
+        self.until(&format!("{step} {}", InstanceId::primary(&self.branch())));
     }
 
     /// Goes on until a statement waits to be carried out that begins like this.
@@ -115,6 +147,21 @@ impl<'a> Scene<'a> {
         self.until_booted();
     }
 
+    /// The process stands still for long, and another one starts. What it waits for comes
+    /// meanwhile, and is news to it when it goes on.
+    pub fn pause_process(&mut self) {
+        let process = self.0.processes.first_mut().expect("a process");
+        process.is_paused = true;
+        self.0.world.lock().open_gates_of(process.id);
+        self.0.start(0);
+    }
+
+    /// It goes on.
+    pub fn resume_process(&mut self) {
+        self.0.processes[0].is_paused = false;
+        self.0.settle();
+    }
+
     fn until_booted(&mut self) {
         let is_so = |history: &History<'_>| history.processes.iter().all(|one| one.app().is_some());
         self.go_on_until("it has booted", is_so);
@@ -124,6 +171,12 @@ impl<'a> Scene<'a> {
     /// whoever writes the history.
     pub fn withhold(&mut self, step: Option<&'static str>) {
         self.0.world.lock().withheld = step;
+    }
+
+    /// Goes on for so long with whatever can.
+    pub fn pass(&mut self, time: Duration) {
+        let end = self.0.now() + time;
+        self.go_on_until("the time is over", |history| history.now() >= end);
     }
 
     /// Goes on until so many servers run.
@@ -136,6 +189,20 @@ impl<'a> Scene<'a> {
             let servers = state.machines.iter().flat_map(|machine| machine.servers.values());
             servers.filter(|server| server.ready_at <= state.now).count() == count
         });
+    }
+
+    /// The server of the instance with this number of the branch ends by itself.
+    pub fn end_server(&mut self, ordinal: u32) {
+        let instance = InstanceId::new(&self.branch(), ordinal);
+        self.0.world.lock().end_server(0, &instance, false);
+    }
+
+    /// The primary of the branch has not kept the log that its replicas lack.
+    pub fn lose_log(&mut self) {
+        let primary = InstanceId::primary(&self.branch());
+        let mut state = self.0.world.lock();
+        let (_, data) = state.serving(0, &primary).expect("its server runs");
+        data.slots.values_mut().for_each(|is_lost| *is_lost = true);
     }
 
     /// Every server says nothing any more.

@@ -243,6 +243,13 @@ impl State {
         let _ = gate.open.send(!gate.fails);
     }
 
+    /// Everything that a process waits for has come.
+    pub(crate) fn open_gates_of(&mut self, process: ProcessId) {
+        for gate in self.gates.extract_if(.., |gate| gate.process == process) {
+            let _ = gate.open.send(true);
+        }
+    }
+
     /// Forgets whatever a process was doing.
     pub(crate) fn forget_process(&mut self, process: ProcessId) {
         self.gates.retain(|gate| gate.process != process);

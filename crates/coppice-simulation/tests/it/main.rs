@@ -5,3 +5,4 @@
 
 mod histories;
 mod regressions;
+mod scenes;

@@ -1,0 +1,74 @@
+//! Histories that chance alone would seldom play.
+
+use std::time::Duration;
+
+use coppice_simulation::{Metastore, Scene};
+
+#[test]
+fn a_password_counts_once_the_server_has_it() {
+    let mut metastore = Metastore::start();
+    for step in ["giving another password to", "hearing that"] {
+        let mut scene = Scene::begin(&mut metastore);
+        scene.create_branch();
+        scene.until_settled();
+        scene.rotate_branch();
+        scene.until(step);
+        scene.replace_process(Duration::ZERO);
+        scene.ends_well();
+    }
+}
+
+#[test]
+fn a_branch_is_deleted_when_nothing_is_left_of_it() {
+    let mut metastore = Metastore::start();
+    let mut scene = Scene::begin(&mut metastore);
+    scene.create_branch();
+    scene.until_settled();
+    scene.purge_branch();
+    scene.until_primary("removing");
+    scene.replace_process(Duration::ZERO);
+    scene.ends_well();
+}
+
+#[test]
+fn a_process_that_stood_still_starts_no_server_on_what_its_branch_was() {
+    const COPY: &str = "copying into";
+    const START: &str = "starting";
+    let mut metastore = Metastore::start();
+    let mut scene = Scene::begin(&mut metastore);
+    scene.create_branch();
+    scene.until_settled();
+    scene.create_branch();
+    scene.until_settled();
+    scene.withhold(Some(COPY));
+    scene.reset_branch();
+    scene.until(COPY);
+    scene.end_server(1);
+    scene.until(START);
+    // What is to take its place is made meanwhile.
+    scene.withhold(Some(START));
+    scene.pass(Duration::from_secs(1));
+    scene.pause_process();
+    scene.withhold(None);
+    scene.until_primary("waiting for");
+    scene.resume_process();
+    scene.ends_well();
+}
+
+#[test]
+fn a_process_that_stood_still_starts_no_replica_on_what_is_removed() {
+    let mut metastore = Metastore::start();
+    let mut scene = Scene::begin(&mut metastore);
+    scene.create_branch();
+    scene.until_settled();
+    scene.replicate_branch(1);
+    scene.until_servers_run(2);
+    scene.until_settled();
+    scene.end_server(2);
+    scene.until("starting");
+    scene.lose_log();
+    scene.pause_process();
+    scene.until("removing");
+    scene.resume_process();
+    scene.ends_well();
+}
