@@ -83,7 +83,7 @@ impl Store {
     }
 
     /// Writes down that a branch has another replica; false when a newer claim
-    /// exists.
+    /// exists, or the branch is not to run any more.
     pub async fn replica_add(&self, new: &NewReplica<'_>, token: ClaimToken) -> Result<bool> {
         let mut tx = self.begin().await?;
         if !self.begin_replica_in_tx(&mut tx, new, token).await? {
@@ -105,7 +105,7 @@ impl Store {
     }
 
     /// Gives a replica another volume, that is to be made; a tombstone names the
-    /// one it had. False when a newer claim exists.
+    /// one it had. False when a newer claim exists, or the branch is not to run any more.
     pub async fn replica_renew(&self, new: &NewReplica<'_>, token: ClaimToken) -> Result<bool> {
         let mut tx = self.begin().await?;
         if !self.begin_replica_in_tx(&mut tx, new, token).await? {
@@ -182,7 +182,10 @@ impl Store {
         new: &NewReplica<'_>,
         token: ClaimToken,
     ) -> Result<bool> {
-        if !self.hold_claim_in_tx(tx, new.branch, token).await? {
+        let is_to_run = sqlx::query_scalar("select goal = 'running' from branches where id = $1");
+        if !self.hold_claim_in_tx(tx, new.branch, token).await?
+            || !is_to_run.bind(new.branch.as_str()).fetch_one(&mut **tx).await?
+        {
             return Ok(false);
         }
         let volume = NewVolume {

@@ -126,3 +126,13 @@ async fn what_a_branch_lets_go_of_is_named_once() {
         }
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_branch_that_is_not_to_run_gets_no_volume_for_a_replica() {
+    let server = Postgres::shared();
+    let (store, mut sql) = with_rows(&server.database().await).await;
+    assert!(store.branch_claim(&branch(), &host(), TOKEN, LEASE).await.unwrap().is_some());
+    sqlx::raw_sql(MANY_VOLUMES).execute(&mut sql).await.unwrap();
+    assert!(delete(&store).await);
+    assert!(!renew_replica(&store).await);
+}
