@@ -1,6 +1,7 @@
 //! A history: what happens to a platform, in an order that a seed decides,
 //! until everything is quiet.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -37,6 +38,8 @@ pub struct Outcome {
     pub events: u32,
     /// What must never happen, and did.
     pub violations: Vec<String>,
+    /// How often each kind of request was answered with more than a refusal.
+    pub done: BTreeMap<String, u32>,
     /// What happened, a line for each.
     pub log: Vec<String>,
 }
@@ -69,6 +72,8 @@ pub(crate) struct History<'a> {
     pub(crate) offset: TimeDelta,
     pub(crate) events: u32,
     pub(crate) actions_left: u32,
+    /// Most requests that wait for their answers.
+    pub(crate) requests_at_once: usize,
     /// How often something ends, of a thousand.
     pub(crate) crashes: u32,
     /// Steps and writes of this kind fail often, or are the last that their process does.
@@ -89,12 +94,22 @@ pub(crate) struct Weather {
     habit: Option<usize>,
     /// How much is asked for.
     actions: u32,
+    /// How much of it at the same time.
+    requests_at_once: usize,
 }
 
 impl Weather {
     /// Nothing goes wrong by itself.
     pub(crate) fn calm() -> Self {
-        Self { machines: 1, faults: Faults::default(), crashes: 0, weak_spot: None, habit: None, actions: 0 }
+        Self {
+            machines: 1,
+            faults: Faults::default(),
+            crashes: 0,
+            weak_spot: None,
+            habit: None,
+            actions: 0,
+            requests_at_once: 0,
+        }
     }
 
     fn draw(dice: &mut Dice) -> Self {
@@ -113,7 +128,8 @@ impl Weather {
         let crashes = if dice.happens(800) { dice.below(12) as u32 } else { 0 };
         let weak_spot = dice.happens(500).then(|| dice.below(SPOTS as usize) as u32);
         let habit = dice.happens(500).then(|| dice.below(CHOICES));
-        Self { machines, faults, crashes, weak_spot, habit, actions: dice.between(4, 16) as u32 }
+        let (actions, requests_at_once) = (dice.between(6, 24) as u32, dice.between(1, 5) as usize);
+        Self { machines, faults, crashes, weak_spot, habit, actions, requests_at_once }
     }
 }
 
@@ -121,7 +137,7 @@ impl<'a> History<'a> {
     pub(crate) fn new(metastore: &'a mut Metastore, seed: u64, dice: Dice, weather: Weather) -> Self {
         metastore.clear();
         coppice_core::random::seed_on_this_thread(Some(seed));
-        let Weather { machines, faults, crashes, weak_spot, habit, actions } = weather;
+        let Weather { machines, faults, crashes, weak_spot, habit, actions, requests_at_once } = weather;
         let world = World::new(seed ^ 0x5EED, machines);
         world.lock().faults = faults;
         let link = Link::new(metastore.socket(), std::mem::take(&mut metastore.spare));
@@ -138,6 +154,7 @@ impl<'a> History<'a> {
             offset: TimeDelta::zero(),
             events: 0,
             actions_left: actions,
+            requests_at_once,
             crashes,
             weak_spot,
             habit,
@@ -154,7 +171,7 @@ impl<'a> History<'a> {
         time::set_on_this_thread(None);
         let mut state = world.lock();
         let (violations, log) = (std::mem::take(&mut state.violations), std::mem::take(&mut state.log));
-        Outcome { seed, events, violations, log }
+        Outcome { seed, events, violations, done: std::mem::take(&mut state.done), log }
     }
 
     pub(crate) fn begin(&mut self) {
@@ -244,13 +261,11 @@ impl<'a> History<'a> {
     fn step(&mut self) {
         self.settle();
         self.events += 1;
-        self.world.lock().now += MOMENT;
-        self.tell_time();
         self.replace_processes();
         let roll = self.dice.below(1000) as u32;
         if roll < self.crashes {
             self.mishap();
-        } else if self.dice.happens(60) {
+        } else if self.dice.happens(60) && self.may_act() {
             self.act();
         } else if self.dice.happens(980) && self.go_on() {
             // Something went on.
@@ -272,6 +287,7 @@ impl<'a> History<'a> {
         if turns.len() + gates == 0 {
             return false;
         }
+        self.advance(MOMENT);
         let chosen = self.dice.below(turns.len() + gates);
         match turns.get(chosen) {
             Some(Turn::Statement(connection)) => self.carry_out(*connection),

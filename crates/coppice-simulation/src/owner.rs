@@ -16,7 +16,9 @@ use coppice_core::operation::{
 use coppice_core::organization::{BillingStatus, Organization, Role, UsageTier};
 use coppice_core::project::ScaleToZeroChange;
 use coppice_core::target::{InBranch, InProject, InTrash};
-use coppice_core::{ApiKeyId, BranchId, InstanceId, OrganizationId, ProjectId, Result, UserId};
+use coppice_core::{
+    ApiKeyId, BranchId, Error, ErrorCode, InstanceId, OrganizationId, ProjectId, Result, UserId,
+};
 
 use crate::answers;
 use crate::metastore::start_of_time;
@@ -33,6 +35,8 @@ pub(crate) const PROJECT: &str = "prj_simulated";
 const CLIENT_PATIENCE: Duration = Duration::from_secs(50);
 /// How often a client tries again.
 const CLIENT_TRIES: u32 = 4;
+/// How often an owner tries what may work later.
+const OWNER_TRIES: u32 = 3;
 /// How often a client looks whether it has to wait any longer.
 const CLIENT_LOOK: Duration = Duration::from_millis(20);
 
@@ -68,6 +72,29 @@ pub(crate) enum Action {
 }
 
 impl Action {
+    /// Its kind, for people.
+    fn name(&self) -> String {
+        format!("{self:?}").chars().take_while(char::is_ascii_alphabetic).collect()
+    }
+
+    /// The branch that has to be there for it.
+    fn branch(&self) -> Option<&BranchId> {
+        match self {
+            Self::Create { .. } => None,
+            Self::Child { parent: branch, .. }
+            | Self::Hibernate(branch)
+            | Self::Wake(branch)
+            | Self::Rotate(branch)
+            | Self::Configure(branch, ..)
+            | Self::Replicate(branch, _)
+            | Self::Delete(branch, _)
+            | Self::Undelete(branch)
+            | Self::Reset(branch, _)
+            | Self::Purge(branch)
+            | Self::Connect(branch, _) => Some(branch),
+        }
+    }
+
     /// The operation of the API that does it.
     fn operation(&self) -> Option<&'static Operation> {
         match self {
@@ -87,21 +114,43 @@ impl Action {
 
 /// Does it, and notes what came of it.
 pub(crate) async fn carry_out(action: Action, app: App, world: World, place: Place) {
-    let outcome = match &action {
-        Action::Connect(branch, stay) => visit(&app, &world, place.0, branch, *stay).await,
-        other => change(other, &app, &world, place.1).await,
-    };
+    let outcome = ask(&action, &app, &world, place).await;
+    let mut state = world.lock();
+    let at = state.requests.iter().position(|process| *process == place.0);
+    at.map(|at| state.requests.remove(at));
     let text = match outcome {
-        Ok(text) => text,
-        Err(error) => {
-            if !answers::is_documented(action.operation(), &error) {
-                let why = format!("{action:?} is answered {}: {}", error.code(), error.for_log());
-                world.lock().violation(why);
-            }
-            format!("refused: {}", error.for_log())
+        Ok(text) => {
+            *state.done.entry(action.name()).or_default() += 1;
+            text
         }
+        Err(error) => format!("refused: {}", error.for_log()),
     };
-    world.lock().note(format!("{action:?} at process {}: {text}", place.0.0));
+    state.note(format!("{action:?} at process {}: {text}", place.0.0));
+}
+
+/// Asks for it, and again when the answer is that it may work later.
+async fn ask(action: &Action, app: &App, world: &World, place: Place) -> Result<String> {
+    let mut tries = OWNER_TRIES;
+    loop {
+        let outcome = match action {
+            Action::Connect(branch, stay) => visit(app, world, place.0, branch, *stay).await,
+            other => change(other, app, world, place.1).await,
+        };
+        let Err(error) = outcome else { return outcome };
+        if !answers::is_documented(action.operation(), &error) {
+            let why = format!("{action:?} is answered {}: {}", error.code(), error.for_log());
+            world.lock().violation(why);
+        }
+        tries -= 1;
+        let may_work_later =
+            matches!(error, Error::NotReady { .. } | Error::Conflict { code: ErrorCode::BranchBusy, .. });
+        match action.branch().filter(|_| may_work_later && tries > 0) {
+            Some(branch) => {
+                app.connections.wait_until_settled(branch, MANAGED_ROLE, CLIENT_PATIENCE).await?;
+            }
+            None => return Err(error),
+        }
+    }
 }
 
 async fn change(action: &Action, app: &App, world: &World, machine: usize) -> Result<String> {
@@ -146,10 +195,12 @@ async fn change(action: &Action, app: &App, world: &World, machine: usize) -> Re
         }
         Action::Delete(branch, purge) => {
             app.branches.delete(&access(at(branch)), *purge).await?;
+            world.lock().deleted.insert(branch.clone());
             Ok("done".to_owned())
         }
         Action::Undelete(branch) => {
             let back = app.branches.undelete(&access(in_trash(branch)), None).await?;
+            world.lock().deleted.remove(branch);
             Ok(back.state.title().to_owned())
         }
         Action::Purge(branch) => {

@@ -114,8 +114,14 @@ pub(crate) struct State {
     pub(crate) held: BTreeSet<BranchId>,
     /// The machine of each process, and the upper half of its claims.
     pub(crate) epochs: BTreeMap<ProcessId, (usize, u32)>,
+    /// The process of each request that was not answered yet.
+    pub(crate) requests: Vec<ProcessId>,
+    /// How often each kind of request was answered with more than a refusal.
+    pub(crate) done: BTreeMap<String, u32>,
     /// Branches that their owners were told of, with the machine that they are on.
     pub(crate) known: Vec<(BranchId, usize)>,
+    /// Those of them that their owners deleted.
+    pub(crate) deleted: BTreeSet<BranchId>,
     /// Rows that clients were told are written, by volume.
     pub(crate) written: BTreeMap<VolumeId, BTreeSet<u64>>,
     /// Volumes that are copies of others as those were at the last of so many rows, or later.
@@ -145,7 +151,10 @@ impl World {
             sessions: vec![],
             held: BTreeSet::new(),
             epochs: BTreeMap::new(),
+            requests: vec![],
+            done: BTreeMap::new(),
             known: vec![],
+            deleted: BTreeSet::new(),
             written: BTreeMap::new(),
             promised: BTreeMap::new(),
             next_row: 0,
@@ -254,6 +263,7 @@ impl State {
     pub(crate) fn forget_process(&mut self, process: ProcessId) {
         self.gates.retain(|gate| gate.process != process);
         self.sessions.retain(|(_, server)| *server != process);
+        self.requests.retain(|server| *server != process);
     }
 
     /// A client writes a row, if the server of the branch is still there.

@@ -1,5 +1,7 @@
 //! Whatever happens, in whatever order, comes out well.
 
+use std::collections::BTreeMap;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -9,6 +11,19 @@ use coppice_simulation::{Metastore, Outcome, play};
 const HISTORIES: u64 = 24;
 /// As many at the same time.
 const THREADS: u64 = 2;
+/// What is done in them, besides what is seldom asked for in time.
+const KINDS: [&str; 10] = [
+    "Child",
+    "Configure",
+    "Connect",
+    "Create",
+    "Delete",
+    "Hibernate",
+    "Replicate",
+    "Reset",
+    "Rotate",
+    "Wake",
+];
 /// Last lines of a history that went wrong.
 const LINES: usize = 80;
 
@@ -38,6 +53,7 @@ fn every_history_comes_out_well() {
     let first = first.unwrap_or_else(|| if seconds.is_some() { random_seed() } else { 1 });
     let (began, next, played, events) =
         (Instant::now(), AtomicU64::new(first), AtomicU64::new(0), AtomicU64::new(0));
+    let done = Mutex::new(BTreeMap::new());
     std::thread::scope(|scope| {
         for _ in 0..THREADS.min(count) {
             scope.spawn(|| {
@@ -58,16 +74,24 @@ fn every_history_comes_out_well() {
                     assert!(outcome.violations.is_empty(), "{}", tell(&outcome));
                     played.fetch_add(1, Ordering::Relaxed);
                     events.fetch_add(u64::from(outcome.events), Ordering::Relaxed);
+                    for (kind, count) in outcome.done {
+                        *done.lock().unwrap().entry(kind).or_insert(0) += count;
+                    }
                 }
             });
         }
     });
     let (played, seconds) = (played.into_inner(), began.elapsed().as_secs_f64());
     let rate = played as f64 / seconds * 60.0;
+    let done = done.into_inner().unwrap();
     println!(
-        "{played} histories from seed {first}, {} events, in {seconds:.1} s: {rate:.0} a minute",
+        "{played} histories from seed {first}, {} events, in {seconds:.1} s: {rate:.0} a minute; {done:?}",
         events.into_inner()
     );
+    if played >= HISTORIES {
+        let never: Vec<_> = KINDS.iter().filter(|kind| !done.contains_key(**kind)).collect();
+        assert!(never.is_empty(), "nobody ever did {never:?}");
+    }
 }
 
 fn random_seed() -> u64 {
