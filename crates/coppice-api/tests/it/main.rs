@@ -20,6 +20,7 @@ mod marketplace;
 mod orb;
 mod organizations;
 mod projects;
+mod refusals;
 mod sign_in_links;
 mod sql;
 mod standing;

@@ -1,0 +1,76 @@
+//! What is refused to whom, and as what.
+
+use coppice_test_support::text_of;
+use serde_json::json;
+
+use crate::backups::Project;
+use crate::{Http, shared};
+
+/// The first user is no more than a viewer of an organization from now on.
+fn demote(http: &Http, organization: &str) {
+    http.metastore(&format!("update members set role = 'viewer' where organization_id = '{organization}'"));
+}
+
+#[test]
+fn who_may_look_changes_nothing() {
+    let http = shared();
+    let organization = http.new_organization("looked at");
+    let path = format!("/organizations/{organization}");
+    demote(&http, &organization);
+    http.get(&path).expect(200);
+    http.post(&format!("{path}/projects"), &json!({ "name": "p" })).expect_error(403, "role_not_allowed");
+    http.with("PUT", &path, &json!({ "name": "x" })).expect_error(403, "role_not_allowed");
+}
+
+#[test]
+fn who_may_not_invite_sees_no_link() {
+    let http = shared();
+    let path = "/organizations/{org}/invitations";
+    let made = http.post(path, &json!({ "email": "grace@example.com" })).expect(201);
+    assert!(made["invite_link"].is_string());
+    let key = http.new_token("/organizations/{org}/api-keys", json!({ "scopes": ["invite:read"] }));
+    let one = format!("{path}/{}", text_of(&made["id"]));
+    let seen = http.as_key(&key, "GET", &one, None).expect(200);
+    assert_eq!(seen["id"], made["id"]);
+    assert!(seen["invite_link"].is_null());
+}
+
+#[test]
+fn an_organization_that_requires_a_second_factor_is_closed_to_who_has_none() {
+    let http = shared();
+    let organization = http.new_organization("careful");
+    let require = "update organizations set requires_second_factor = true";
+    http.metastore(&format!("{require} where id = '{organization}'"));
+    http.get(&format!("/organizations/{organization}")).expect_error(403, "second_factor_required");
+}
+
+#[test]
+fn what_is_not_in_the_trash_is_not_found_there() {
+    let http = shared();
+    let project = Project::make(&http);
+    let trashed = project.of(&project.kept).replace("/branches/", "/trash/");
+    http.delete(&trashed).expect_error(404, "branch_not_found");
+}
+
+#[test]
+fn the_owner_is_not_removed() {
+    let http = shared();
+    let owner = text_of(&http.get("/user").expect(200)["id"]);
+    let key = http.new_token("/organizations/{org}/api-keys", json!({}));
+    let path = format!("/organizations/{{org}}/members/{owner}");
+    http.as_key(&key, "DELETE", &path, None).expect_error(403, "cannot_remove_owner");
+}
+
+#[test]
+fn a_protected_branch_is_not_deleted() {
+    let http = shared();
+    let project = Project::make(&http);
+    http.metastore(&format!("update branches set protected = true where id = '{}'", project.kept));
+    http.delete(&project.of(&project.kept)).expect_error(409, "branch_protected");
+}
+
+#[test]
+fn a_cursor_of_the_audit_log_that_is_made_up_is_invalid() {
+    let http = shared();
+    http.get("/organizations/{org}/audit-log?cursor=made.up").expect_error(400, "invalid_cursor");
+}
