@@ -72,20 +72,3 @@ fn a_process_that_stood_still_starts_no_replica_on_what_is_removed() {
     scene.resume_process();
     scene.ends_well();
 }
-
-#[test]
-fn a_branch_that_is_deleted_is_there_until_its_child_is_a_copy_of_it() {
-    const COPY: &str = "copying into";
-    let mut metastore = Metastore::start();
-    let mut scene = Scene::begin(&mut metastore);
-    scene.create_branch();
-    scene.until_settled();
-    scene.withhold(Some(COPY));
-    scene.copy_branch();
-    scene.until(COPY);
-    scene.purge_branch();
-    scene.until_servers_run(0);
-    scene.pass(Duration::from_secs(10));
-    scene.withhold(None);
-    scene.ends_well();
-}
