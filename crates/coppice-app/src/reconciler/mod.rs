@@ -38,7 +38,7 @@ use coppice_engine::{SharedEngine, StopMode};
 use coppice_store::Store;
 use coppice_turns::Turns;
 use parking_lot::{Mutex, MutexGuard};
-use tokio::sync::{Notify, watch};
+use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -72,7 +72,9 @@ pub struct ControlPlane {
 struct Work {
     nudged: BTreeSet<BranchId>,
     running: HashSet<BranchId>,
-    watchers: HashMap<BranchId, watch::Sender<()>>,
+    /// Those who wait for the end of work on branches. They are told in the order in which they came: a history
+    /// that is played again is the same one.
+    watchers: HashMap<BranchId, Arc<Notify>>,
     watched_servers: BTreeSet<BranchId>,
     watched_replicas: BTreeSet<InstanceId>,
     replica_notes: HashMap<InstanceId, ReplicaNotes>,
@@ -174,13 +176,8 @@ impl Reconciler {
     /// Completes when work on the branch next comes to an end: it reached its
     /// goal, or failed.
     pub fn watch(&self, branch: &BranchId) -> impl Future<Output = ()> + Send + use<> {
-        let mut receiver = {
-            let mut work = self.inner.lock();
-            work.watchers.entry(branch.clone()).or_insert_with(|| watch::channel(()).0).subscribe()
-        };
-        async move {
-            let _ = receiver.changed().await;
-        }
+        let watchers = self.inner.lock().watchers.entry(branch.clone()).or_default().clone();
+        watchers.notified_owned()
     }
 
     /// Compares what is on disk and running with the metastore: a volume that
@@ -328,8 +325,8 @@ impl Inner {
 
     /// Lets everyone who waits for the branch look at it.
     fn announce(&self, branch: &BranchId) {
-        if let Some(sender) = self.lock().watchers.remove(branch) {
-            let _ = sender.send(());
+        if let Some(watchers) = self.lock().watchers.remove(branch) {
+            watchers.notify_waiters();
         }
     }
 }

@@ -101,11 +101,12 @@ fn random_seed() -> u64 {
 #[test]
 fn a_seed_plays_the_same_history_again() {
     let mut metastore = Metastore::start();
-    for seed in 1000..1002 {
+    for seed in 1000..1008 {
         let logs = [(); 2].map(|()| play(&mut metastore, seed).log);
         let differs = logs[0].iter().zip(&logs[1]).position(|(one, other)| one != other);
         if let Some(at) = differs {
-            panic!("seed {seed}, line {at}:\n{}\n{}", logs[0][at], logs[1][at]);
+            let before = logs[0][at.saturating_sub(20)..at].join("\n");
+            panic!("seed {seed}, line {at}, after\n{before}\n{}\n{}", logs[0][at], logs[1][at]);
         }
         assert_eq!(logs[0].len(), logs[1].len());
     }
