@@ -103,10 +103,15 @@ impl Store {
     /// organization is deleted is free for whoever comes with it; what that used is charged by it all the same.
     pub async fn subscription_take(&self, license: &str, user: &UserId) -> Result<bool> {
         let mut tx = self.begin().await?;
+        // First, and alone: a statement that waits for a row sees the organization that this got meanwhile as if it
+        // were not there.
+        sqlx::query("select from marketplace_subscriptions where license_id = $1 for update")
+            .bind(license)
+            .execute(&mut *tx)
+            .await?;
         let sql = format!(
             "select {IS_LEFT} from marketplace_subscriptions s
-             where license_id = $1 and ended_at is null and ({IS_LEFT} or bound_at is null and coalesce(user_id, $2) = $2)
-             for update"
+             where license_id = $1 and ended_at is null and ({IS_LEFT} or bound_at is null and coalesce(user_id, $2) = $2)"
         );
         let found: Option<bool> = sqlx::query_scalar(sqlx::AssertSqlSafe(sql))
             .bind(license)
