@@ -126,10 +126,6 @@ impl Identity {
     ) -> Result<Option<Known>> {
         let from = origin.address.map(source).unwrap_or_default();
         let who = format!("{} {from}", email::folded(email));
-        let asker = match self.store.sign_in_source_is_known(email, &self.key.hash(&from)).await? {
-            true => Asker::Known(who.clone()),
-            false => Asker::stranger(origin),
-        };
         // Counted before the check, so that attempts at the same time count too.
         self.attempts.count(SIGN_INS, &from).await?;
         self.attempts.count(SIGN_IN, &who).await?;
@@ -137,6 +133,11 @@ impl Identity {
         let found = if is_possible { self.store.user_find_by_email(email).await? } else { None };
         let hash = found.as_ref().and_then(|found| found.password.clone());
         let password = if is_possible { password } else { Zeroizing::default() };
+        let asker =
+            match is_possible && self.store.sign_in_source_is_known(email, &self.key.hash(&from)).await? {
+                true => Asker::Known(who.clone()),
+                false => Asker::stranger(origin),
+            };
         let is_right = match self.passwords.verify(password, hash, &asker).await {
             Ok(is_right) => is_right,
             Err(error) => {
