@@ -178,7 +178,8 @@ async fn keep(app: &App, call: &RepeatableCall, response: Response) -> Result<Re
 
 /// What is kept in place of rows: whoever may run SQL would else fill the metastore with them.
 async fn too_long_to_keep() -> Result<(StatusCode, Bytes)> {
-    let message = "this request was carried out before; its answer was too long to be kept";
+    let message = "this request was carried out before, and its answer was too long to be kept: to carry it out once \
+                   more, send it with another idempotency key";
     let response = with_status(StatusCode::CONFLICT, ErrorCode::IdempotencyAnswerTooLong, message);
     let status = response.status();
     let body = to_bytes(response.into_body(), REFUSAL_LIMIT_BYTES).await.map_err(Error::internal)?;
