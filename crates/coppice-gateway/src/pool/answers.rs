@@ -45,10 +45,6 @@ impl Exchange<'_> {
             let passing = self.state.passing_down.min(received.len() - end);
             self.state.passing_down -= passing;
             end += passing;
-            if self.state.passing_down == 0 && self.state.pending.is_due() {
-                self.pass_on(received, &mut end);
-                self.answer_own();
-            }
             let Some(header) = Header::decode(&received[end..])? else { break };
             let is_of_shape = matches!(header.tag, b't' | b'T' | b'n') && self.state.pending.is_shape_due();
             if is_of_shape && header.length() > SHAPE_LENGTH_MAX {
@@ -162,21 +158,11 @@ impl Exchange<'_> {
             }
             Expected::Eviction(content, on_server) => self.server.prepared.put(content, on_server),
             Expected::CloseOld(name) => self.server.prepared.put_old(name),
-            Expected::KnownClose(name, Some(known)) => {
+            Expected::CloseNamed(name, Some(known)) => {
                 // It was there before, so there is room for it.
                 let _ = self.statements.insert(&name, known, &self.library.room);
             }
             _ => {}
-        }
-    }
-
-    /// Gives the answers that are the gateway's to give, as soon as it is their turn.
-    pub(crate) fn answer_own(&mut self) {
-        if self.state.passing_down > 0 {
-            return;
-        }
-        while let Some(tag) = self.state.pending.due() {
-            encode::empty(&mut self.client.outgoing, tag);
         }
     }
 }

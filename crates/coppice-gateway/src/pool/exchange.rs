@@ -16,6 +16,7 @@ use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite as _};
 use crate::connection::{Connection, Duplex};
 use crate::pool::backend::Backend;
 use crate::pool::pending::Pending;
+use crate::pool::requests::MESSAGE_LENGTH_MAX;
 use crate::pool::settings::Settings;
 use crate::pool::statement::{ClientStatements, Content, Library, Surroundings};
 use crate::pool::watch::Watch;
@@ -142,9 +143,12 @@ impl Exchange<'_> {
         (is_over || (is_between && state.has_begun)).then_some(Outcome { is_over, is_between, is_suspect })
     }
 
-    /// Reads what the client sends, unless enough of it waits.
+    /// Reads what the client sends, unless enough of it waits: answers make room for some messages at a time, and a
+    /// client may send more than that meanwhile.
     fn poll_client(&mut self, context: &mut Context<'_>) -> Result<bool, Broken> {
-        if self.state.has_left || self.state.has_quit || self.state.is_stalled || self.is_full() {
+        let is_enough = self.client.received.len() >= MESSAGE_LENGTH_MAX;
+        if self.state.has_left || self.state.has_quit || self.state.is_stalled || is_enough || self.is_full()
+        {
             return Ok(false);
         }
         let Connection { stream, received, .. } = &mut *self.client;
@@ -158,8 +162,7 @@ impl Exchange<'_> {
         }
     }
 
-    /// Whether the server has enough to do, or the client to read: answers of the
-    /// gateway itself wait for it as those of the server do.
+    /// Whether the server has enough to do, or the client to read.
     pub(crate) fn is_full(&self) -> bool {
         self.server.stream.outgoing.len() >= HELD_MAX || self.is_crowded() || self.is_unread()
     }

@@ -1,8 +1,7 @@
 //! What a server still has to answer, in order.
 //!
-//! It tells which answers are for the gateway alone, when one of the gateway's
-//! own is due, and when nothing is left. After an error a server skips what it
-//! was sent, up to the next Sync.
+//! It tells which answers are for the gateway alone, and when nothing is left. After
+//! an error a server skips what it was sent, up to the next Sync.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -35,8 +34,9 @@ pub(crate) enum Expected {
     Eviction(Content, OnServer),
     /// A Close of the gateway, of one that another has taken the place of.
     CloseOld(Arc<str>),
-    /// A Close that the gateway answers.
-    KnownClose(Box<[u8]>, Option<Known>),
+    /// A Close of a statement by its client's name, and what that was of. The server is told to close one that
+    /// nobody has: its session keeps the statement for others, and answers when it is its turn.
+    CloseNamed(Box<[u8]>, Option<Known>),
     /// A Bind or a Describe of what is not any more as its client knows it: it names none, so that the server
     /// fails.
     Stale,
@@ -86,7 +86,7 @@ impl Expected {
                 client_name.as_ref().map_or(0, |name| name.len())
             }
             Self::ParseUnnamed(former) | Self::CloseUnnamed(former) => former.bytes(),
-            Self::KnownClose(name, closed) => {
+            Self::CloseNamed(name, closed) => {
                 name.len() + closed.as_ref().map_or(0, |known| known.statement.rest.len())
             }
             _ => 0,
@@ -95,10 +95,10 @@ impl Expected {
 
     /// Whether it makes or ends a statement.
     fn is_change(&self) -> bool {
-        use Expected::{CloseOld, CloseUnnamed, Eviction, KnownClose, Parse, ParseUnnamed};
+        use Expected::{CloseNamed, CloseOld, CloseUnnamed, Eviction, Parse, ParseUnnamed};
         matches!(
             self,
-            Parse { .. } | ParseUnnamed(_) | CloseUnnamed(_) | CloseOld(_) | Eviction(..) | KnownClose(..)
+            Parse { .. } | ParseUnnamed(_) | CloseUnnamed(_) | CloseOld(_) | Eviction(..) | CloseNamed(..)
         )
     }
 
@@ -136,14 +136,12 @@ pub(crate) struct Pending {
     changes_since_end: usize,
     /// The server ignores everything up to a Sync.
     pub(crate) is_skipping: bool,
-    /// The server takes what the client copies in, and ignores Sync.
-    is_copying: bool,
     /// Syncs that a server which copies in was sent. It answers them after all where it fails before it reads them,
     /// as by a trigger before the statement.
     swallowed: usize,
     /// A Sync is missing.
     is_unsynced: bool,
-    /// How often the query whose turn it is has asked for what its client copies in.
+    /// How often the message whose turn it is has asked for what its client copies in.
     copies: usize,
 }
 
@@ -158,6 +156,9 @@ impl Pending {
     fn pop(&mut self) -> Option<Expected> {
         let expected = self.queue.pop_front()?;
         self.forget(&expected);
+        while self.queue.front().is_some_and(|next| matches!(next, Expected::CopyEnd)) {
+            self.queue.pop_front();
+        }
         Some(expected)
     }
 
@@ -175,32 +176,29 @@ impl Pending {
 
     /// Whether everything sent was answered and nothing is half done.
     pub(crate) fn is_idle(&self) -> bool {
-        self.queue.is_empty() && !self.is_unsynced && !self.is_copying
+        self.queue.is_empty() && !self.is_unsynced
     }
 
     /// Whether everything sent was answered that is going to be.
     pub(crate) fn is_answered(&self) -> bool {
-        self.queue.is_empty() || self.is_unsynced || self.is_copying || self.is_starved()
+        self.queue.is_empty() || self.is_unsynced || self.is_copying()
     }
 
-    /// Whether a query waits for the end of what its client copies in, which was not sent.
-    fn is_starved(&self) -> bool {
+    /// Whether the server takes what the client copies in, and was not sent the end of that.
+    fn is_copying(&self) -> bool {
         let ends = self.queue.iter().skip(1).take_while(|expected| matches!(expected, Expected::CopyEnd));
         self.copies > ends.count()
     }
 
-    /// Notes a message that the server is sent, or one that the gateway answers.
+    /// Notes a message that the server is sent.
     pub(crate) fn sent(&mut self, expected: Expected) {
         match expected {
-            Expected::Sync if self.is_copying => {
+            // A server that copies in ignores it.
+            Expected::Sync if self.is_copying() => {
                 self.swallowed += 1;
                 return;
             }
             Expected::Sync => (self.is_unsynced, self.is_skipping) = (false, false),
-            Expected::CopyEnd if self.is_copying => {
-                self.is_copying = false;
-                return;
-            }
             Expected::CopyEnd if self.queue.is_empty() => return,
             Expected::CopyEnd | Expected::Query(_) => {}
             _ => self.is_unsynced = true,
@@ -215,29 +213,9 @@ impl Pending {
         self.queue.push_back(expected);
     }
 
-    /// Whether it is the gateway's turn.
-    pub(crate) fn is_due(&self) -> bool {
-        matches!(self.queue.front(), Some(Expected::KnownClose(..) | Expected::CopyEnd))
-    }
-
     /// Whether a shape is told next.
     pub(crate) fn is_shape_due(&self) -> bool {
         matches!(self.queue.front(), Some(Expected::Shape(_)))
-    }
-
-    /// The next answer that the gateway has to give, if it is its turn.
-    pub(crate) fn due(&mut self) -> Option<u8> {
-        loop {
-            let tag = match self.queue.front()? {
-                Expected::KnownClose(..) => Some(b'3'),
-                Expected::CopyEnd => None,
-                _ => return None,
-            };
-            self.pop();
-            if tag.is_some() {
-                return tag;
-            }
-        }
     }
 
     /// Takes note of a server's message of this type.
@@ -263,7 +241,7 @@ impl Pending {
             }
             (b'2', Some(Expected::Bind))
             | (b'1', Some(Expected::ParseUnnamed(_)))
-            | (b'3', Some(Expected::Close | Expected::CloseUnnamed(_)))
+            | (b'3', Some(Expected::Close | Expected::CloseUnnamed(_) | Expected::CloseNamed(..)))
             | (b'T' | b'n', Some(Expected::Describe))
             | (b'Z', Some(Expected::Sync | Expected::Query(_))) => true,
             (b'C' | b'I' | b's', Some(Expected::Execute(watch))) => {
@@ -273,20 +251,18 @@ impl Pending {
             }
             (b'C', Some(Expected::Query(watch))) => {
                 answer.watch = Some(*watch);
+                self.swallowed = 0;
                 false
             }
-            (b'G', Some(Expected::Execute(_))) => {
+            (b'G', Some(Expected::Execute(_) | Expected::Query(_))) => {
                 self.begin_copy();
-                false
-            }
-            (b'G', Some(Expected::Query(_))) => {
-                self.copies += 1;
                 false
             }
             (b'E', _) => {
                 answer.is_stale = matches!(front, Some(Expected::Stale));
                 answer.is_unsure = self.swallowed > 0;
                 answer.undone = self.fail();
+                self.copies = 0;
                 false
             }
             (b'Z', None) if self.swallowed > 0 => {
@@ -306,19 +282,19 @@ impl Pending {
         Ok(answer)
     }
 
-    /// A server that copies in ignores the Sync that came with the Execute.
+    /// A server that copies in ignores the Syncs that it was sent before the end of that.
     fn begin_copy(&mut self) {
-        let end = self.queue.iter().position(|expected| matches!(expected, Expected::CopyEnd));
-        self.is_copying = end.is_none();
-        let mut number = 0;
-        let end = end.unwrap_or(self.queue.len());
+        self.copies += 1;
+        let (mut ends, swallowed) = (0, self.swallowed);
         self.queue.retain(|expected| {
-            number += 1;
-            let is_of_copy = number <= end + 1;
-            self.swallowed += usize::from(is_of_copy && matches!(expected, Expected::Sync));
-            !is_of_copy || !matches!(expected, Expected::Sync | Expected::CopyEnd)
+            ends += usize::from(matches!(expected, Expected::CopyEnd));
+            let is_swallowed = ends < self.copies && matches!(expected, Expected::Sync);
+            self.swallowed += usize::from(is_swallowed);
+            !is_swallowed
         });
-        self.is_unsynced |= self.is_copying;
+        let is_extended = matches!(self.queue.front(), Some(Expected::Execute(_)));
+        let has_sync = self.queue.iter().any(|expected| matches!(expected, Expected::Sync));
+        self.is_unsynced |= is_extended && self.swallowed > swallowed && !has_sync;
     }
 
     /// What the server skips after an error, latest first.
@@ -333,7 +309,6 @@ impl Pending {
         }
         let sync = self.queue.iter().position(|expected| matches!(expected, Expected::Sync));
         self.is_skipping = sync.is_none();
-        self.is_copying = false;
         let skipped: Vec<_> = self.queue.drain(..sync.unwrap_or(self.queue.len())).rev().collect();
         skipped.iter().for_each(|expected| self.forget(expected));
         skipped

@@ -235,9 +235,8 @@ impl Exchange<'_> {
         match (header.tag, subject) {
             (b'C', Subject::Statement(name)) if !name.is_empty() => {
                 let closed = self.statements.remove(name);
-                self.state.pending.sent(Expected::KnownClose(name.into(), closed));
-                self.answer_own();
-                return Ok(body.len());
+                self.state.pending.sent(Expected::CloseNamed(name.into(), closed));
+                self.write_close(Prepared::NOBODY);
             }
             (b'C', Subject::Statement(_)) => {
                 encode::begin(outgoing, header.tag, &[body], 0);

@@ -168,6 +168,40 @@ async fn a_client_that_leaves_in_the_middle_of_a_copy_leaves_no_lock_behind() {
 }
 
 #[tokio::test]
+async fn a_session_is_free_again_after_a_copy_whatever_was_sent_meanwhile() {
+    let gateway = TestGateway::start().await;
+    gateway.limit(1).await;
+    let next = pooled(&gateway).await;
+    next.batch_execute("create table t (i int)").await.unwrap();
+    let row_of_next = async |told: &str| {
+        let told_next = tokio::time::timeout(Duration::from_secs(60), simple(&next, "select 'next'")).await;
+        assert_eq!(told_next.expect(told), ["next"]);
+    };
+    // A server that copies in ignores Sync, before it says that it does and after.
+    let copy: Message = (b'Q', b"copy t from stdin\0");
+    let (row, end, sync): (Message, Message, Message) = ((b'd', b"1\n"), (b'c', b""), (b'S', b""));
+    let mut copying = Raw::connect(&gateway, &format!("{}-pooler", gateway.user())).await;
+    copying.send(&[copy, sync]).await;
+    assert!(copying.hears(b'G').await);
+    copying.send(&[row, sync, row, end]).await;
+    assert!(copying.hears(b'Z').await);
+    row_of_next("a Sync is no end of a copy").await;
+    assert_eq!(simple(&next, "select count(*) from t").await, ["2"]);
+    // What is not of a copy ends the connection, as a server of one's own does.
+    let batch = [(b'C', &b"Sa\0"[..]), sync, (b'P', b"\0select 1\0\0\0"), sync];
+    for message in batch {
+        let mut copying = Raw::connect(&gateway, &format!("{}-pooler", gateway.user())).await;
+        copying.send(&[copy]).await;
+        assert!(copying.hears(b'G').await);
+        copying.send(&[message]).await;
+        copying.send(&batch).await;
+        let ended = tokio::time::timeout(Duration::from_secs(60), copying.hears(b'?')).await;
+        assert!(!ended.expect("in time"), "its connection ends");
+        row_of_next("its session has ended").await;
+    }
+}
+
+#[tokio::test]
 async fn a_notification_reaches_who_has_just_begun_to_listen() {
     let gateway = TestGateway::start().await;
     let other = gateway.connect().await;

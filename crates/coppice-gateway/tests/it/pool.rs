@@ -21,7 +21,7 @@ impl TestGateway {
     }
 
     /// Lets the pool have so many sessions and no more.
-    async fn limit(&self, sessions: usize) {
+    pub(crate) async fn limit(&self, sessions: usize) {
         let sql = format!("alter role {} connection limit {sessions}", self.role);
         self.admin.batch_execute(&sql).await.unwrap();
     }
