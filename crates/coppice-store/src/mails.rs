@@ -5,6 +5,7 @@ use coppice_core::mail::MailContent;
 use sqlx::FromRow;
 use sqlx::types::Json;
 
+use crate::holders::{Room, holder_turns};
 use crate::{Result, Store, Tx};
 
 /// A letter that somebody may try to send now.
@@ -20,6 +21,7 @@ pub struct DueMail {
 
 #[derive(FromRow)]
 struct ClaimRow {
+    holder: String,
     id: String,
     attempts: i32,
     content: Json<MailContent>,
@@ -42,19 +44,31 @@ impl Store {
         Ok(())
     }
 
-    /// Takes a letter that is due. Nobody else gets it for `lease_seconds`; if
-    /// nothing is heard of it until then, it is due again. Served by index
-    /// `mails_due`.
+    /// Takes a letter that is due, by turns of the holders of the organizations that they are
+    /// about. Nobody else gets it for `lease_seconds`; if nothing is heard of it until then, it is
+    /// due again. Served by index `mails_due`.
     pub async fn mail_claim(&self, lease_seconds: u32) -> Result<Option<DueMail>> {
-        let claimed: Option<ClaimRow> = sqlx::query_as(
-            "update mails set attempts = attempts + 1, due_at = now() + make_interval(secs => $1)
-             where id = (select id from mails where due_at <= now() order by due_at limit 1
-                         for update skip locked)
-             returning id, attempts, content",
-        )
-        .bind(f64::from(lease_seconds))
-        .fetch_optional(&self.pool)
-        .await?;
+        let next = holder_turns(
+            "mail",
+            "select id, due_at as since, content ->> 'organization' as organization_id, about as part
+             from mails where due_at <= now()",
+        );
+        let sql = format!(
+            "{next}
+             update mails m set attempts = attempts + 1, due_at = now() + make_interval(secs => $4)
+             from (select l.id, next.holder from next join mails l on l.id = next.id
+                   where l.due_at <= now() for update of l skip locked) free
+             where m.id = free.id returning free.holder, m.id, m.attempts, m.content"
+        );
+        let room = Room { count: 1, each: 1, busy: vec![] };
+        let claimed: Option<ClaimRow> = sqlx::query_as(sqlx::AssertSqlSafe(sql))
+            .bind(room.holders())
+            .bind(i64::from(room.each))
+            .bind(i64::from(room.count))
+            .bind(f64::from(lease_seconds))
+            .fetch_optional(&self.pool)
+            .await?;
+        self.holder_turn_note("mail", claimed.iter().map(|row| row.holder.as_str())).await;
         Ok(claimed.map(|row| DueMail {
             id: row.id,
             attempts: u32::try_from(row.attempts).unwrap_or(u32::MAX),
@@ -62,9 +76,8 @@ impl Store {
         }))
     }
 
-    /// The seconds until an address may get another letter of an invitation to an organization, if it got
-    /// `max` of organizations of the same owner within the last day. Served by index
-    /// `invitation_letters_address`.
+    /// The seconds until an address may get another letter about an organization, if it got `max` about
+    /// organizations of the same holder within the last day. Served by index `letters_sent_address`.
     pub async fn letter_wait(
         &self,
         address: &str,
@@ -72,8 +85,8 @@ impl Store {
         max: u32,
     ) -> Result<Option<u32>> {
         let wait: Option<f64> = sqlx::query_scalar(
-            "select extract(epoch from sent_at + interval '1 day' - now())::float8 from invitation_letters
-             where address = lower($1) and sender = holder_of($2) and sent_at > now() - interval '1 day'
+            "select extract(epoch from sent_at + interval '1 day' - now())::float8 from letters_sent
+             where address = lower($1) and holder = holder_of($2) and sent_at > now() - interval '1 day'
              order by sent_at desc offset greatest($3 - 1, 0) limit 1",
         )
         .bind(address)
@@ -84,12 +97,11 @@ impl Store {
         Ok(wait.map(|wait| wait.ceil().max(1.0) as u32))
     }
 
-    /// Records a letter of an invitation that is about to be sent. Those of the day before are
-    /// forgotten.
+    /// Records a letter that is about to be sent. Those of the day before are forgotten.
     pub async fn letter_note(&self, address: &str, organization: &OrganizationId) -> Result<()> {
         sqlx::query(
-            "with forgotten as (delete from invitation_letters where sent_at < now() - interval '1 day')
-             insert into invitation_letters (address, sender) values (lower($1), holder_of($2))",
+            "with forgotten as (delete from letters_sent where sent_at < now() - interval '1 day')
+             insert into letters_sent (address, holder) values (lower($1), holder_of($2))",
         )
         .bind(address)
         .bind(organization.as_str())

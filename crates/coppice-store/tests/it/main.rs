@@ -14,6 +14,7 @@ mod events;
 mod github;
 mod hand_overs;
 mod holders;
+mod letters;
 mod logins;
 mod metrics;
 mod migrations;
