@@ -46,6 +46,9 @@ pub(crate) enum KeyCommand {
         keys: Vec<String>,
         #[command(flatten)]
         owner: Owner,
+        /// Delete the keys that they made, too, and the keys that those made
+        #[arg(long)]
+        with_made: bool,
         /// Don't ask
         #[arg(long)]
         yes: bool,
@@ -103,6 +106,9 @@ fn scopes() -> PossibleValuesParser {
     PossibleValuesParser::new(Scope::ALL.iter().map(|scope| scope.as_str()).chain(["*"]))
 }
 
+/// How many one request deletes.
+const DELETED_MAX: usize = 50;
+
 fn path(client: &Client, owner: Owner) -> String {
     if owner.user { "/api-keys".to_owned() } else { client.here("/api-keys") }
 }
@@ -120,28 +126,64 @@ pub(super) async fn run(command: KeyCommand, client: &Client, as_json: bool) -> 
             Ok(())
         }
         KeyCommand::Create(arguments) => create(client, *arguments, as_json).await,
-        KeyCommand::Delete { keys, owner, yes, if_exists } => {
+        KeyCommand::Delete { keys, owner, with_made, yes, if_exists } => {
             let list: ApiKeyList = client.get(&path(client, owner)).await?;
             let chosen =
                 keys.iter().map(|named| choose(list.keys.clone(), "key", named, |key| (&key.id, &key.name)));
             let is_wanted = |one: &anyhow::Result<ApiKey>| {
                 !(if_exists && one.as_ref().is_err_and(super::branch::is_missing))
             };
-            let chosen: Vec<ApiKey> = chosen.filter(is_wanted).collect::<anyhow::Result<_>>()?;
+            let mut chosen: Vec<ApiKey> = chosen.filter(is_wanted).collect::<anyhow::Result<_>>()?;
             if chosen.is_empty() {
                 output::done(as_json, "there is no such key".to_owned());
                 return Ok(());
+            }
+            let made = made_by(&list.keys, &chosen);
+            if with_made {
+                chosen.extend_from_slice(&made);
             }
             let names: Vec<_> = chosen.iter().map(|key| key.name.as_str()).collect();
             output::confirm(
                 &format!("Delete {}? Whoever uses it is shut out at once.", names.join(", ")),
                 yes,
             )?;
-            let ids = chosen.iter().map(|key| key.id.clone()).collect();
-            client.delete_these(&path(client, owner), &DeleteApiKeys { ids }).await?;
+            for some in chosen.chunks(DELETED_MAX) {
+                let ids = some.iter().map(|key| key.id.clone()).collect();
+                client.delete_these(&path(client, owner), &DeleteApiKeys { ids }).await?;
+            }
             output::done(as_json, format!("deleted {}", names.join(", ")));
+            if !with_made {
+                tell_made(&made);
+            }
             Ok(())
         }
+    }
+}
+
+/// The keys that these made, and the keys that those made, as far as all of them are there.
+fn made_by(keys: &[ApiKey], makers: &[ApiKey]) -> Vec<ApiKey> {
+    let mut line: Vec<&str> = makers.iter().map(|maker| maker.id.as_str()).collect();
+    let mut next = 0;
+    while let Some(&maker) = line.get(next) {
+        next += 1;
+        let made = keys.iter().filter(|key| key.created_by_key.as_deref() == Some(maker));
+        let made: Vec<_> = made.map(|key| key.id.as_str()).filter(|id| !line.contains(id)).collect();
+        line.extend(made);
+    }
+    let is_made = |key: &&ApiKey| line[makers.len()..].contains(&key.id.as_str());
+    keys.iter().filter(is_made).cloned().collect()
+}
+
+/// Says which keys go on that deleted ones made.
+fn tell_made(made: &[ApiKey]) {
+    if !made.is_empty() {
+        print(made);
+        let ids: Vec<_> = made.iter().map(|key| key.id.as_str()).collect();
+        note!(
+            "coppice: these were made with what was deleted, and go on working. Who knew that may know them: \
+             if so, `coppice key delete {}`",
+            ids.join(" ")
+        );
     }
 }
 
@@ -284,20 +326,33 @@ async fn branch_ids(client: &Client, named: Vec<String>, projects: &[String]) ->
 mod tests {
     use super::*;
 
+    fn key(id: &str, expiry: Option<&str>, created_by_key: Option<&str>) -> ApiKey {
+        let key = serde_json::json!({
+            "id": id, "name": "ci", "preview": "pko_...x7Qa", "scopes": ["*"], "projects": [], "branches": [],
+            "created_at": "2026-01-01T00:00:00Z", "expiry": expiry, "last_used": null, "created_by": null,
+            "created_by_key": created_by_key,
+        });
+        serde_json::from_value(key).expect("a key")
+    }
+
     #[test]
     fn a_key_that_has_ended_is_no_reason_to_make_none() {
-        let key = |id: &str, expiry: Option<&str>| {
-            let key = serde_json::json!({
-                "id": id, "name": "ci", "preview": "pko_...x7Qa", "scopes": ["*"], "projects": [], "branches": [],
-                "created_at": "2026-01-01T00:00:00Z", "expiry": expiry, "last_used": null, "created_by": null,
-                "created_by_key": null,
-            });
-            serde_json::from_value::<ApiKey>(key).expect("a key")
-        };
         let now = "2026-01-02T00:00:00Z".parse().expect("a time");
-        let (ended, lasts) = (key("key_1", Some("2026-01-01T12:00:00Z")), key("key_2", None));
+        let (ended, lasts) = (key("key_1", Some("2026-01-01T12:00:00Z"), None), key("key_2", None, None));
         assert!(lasting(vec![ended.clone()], "ci", now).is_none());
         assert!(lasting(vec![lasts.clone()], "other", now).is_none());
         assert_eq!(lasting(vec![ended, lasts], "ci", now).map(|key| key.id).as_deref(), Some("key_2"));
+    }
+
+    #[test]
+    fn what_a_key_made_is_found_at_whatever_distance() {
+        let line = [("a", None), ("b", Some("a")), ("c", Some("b")), ("d", None), ("e", Some("gone"))];
+        let keys: Vec<_> = line.iter().map(|(id, maker)| key(id, None, *maker)).collect();
+        let made = |makers: &[ApiKey]| -> Vec<String> {
+            made_by(&keys, makers).into_iter().map(|key| key.id).collect()
+        };
+        assert_eq!(made(&keys[..1]), ["b", "c"]);
+        assert_eq!(made(&[keys[0].clone(), keys[1].clone()]), ["c"]);
+        assert_eq!(made(&keys[2..]), [""; 0]);
     }
 }
