@@ -1,11 +1,14 @@
-//! How much of a subvolume was written since it was made.
+//! How much of a subvolume was written since it was made, and how much of the disk is held for that.
 //!
 //! btrfs keeps with each extent of a file in which transaction it was written, and
 //! with each node of a tree in which one it was changed last. So what is older than a
 //! snapshot is not even read, however much of it there is: this costs as much as was
 //! written since.
+//!
+//! An extent is kept as a whole while a block of it is in a file: one of 128 MiB may be held for 8 KiB.
 #![expect(unsafe_code, reason = "an ioctl takes a structure whose layout only the caller vouches for")]
 
+use std::collections::HashMap;
 use std::fs::File;
 use std::io;
 use std::path::Path;
@@ -31,6 +34,8 @@ const GENERATION: usize = 0;
 const KIND: usize = 20;
 /// its place on the disk, 0 for a hole,
 const PLACE: usize = 21;
+/// its length there,
+const LENGTH_HELD: usize = 29;
 /// and its length in the file.
 const LENGTH: usize = 45;
 /// Bytes in front of each item of an answer.
@@ -95,20 +100,81 @@ impl Place {
 pub(super) fn since_snapshot(path: &Path, until: Instant) -> io::Result<Option<u64>> {
     let subvolume = File::open(path)?;
     let SubvolumeOrigin::Snapshot { made } = origin(&subvolume)? else { return Ok(None) };
+    let mut bytes = 0_u64;
+    each_item(&subvolume, made, until, |item| bytes = bytes.saturating_add(extent_bytes(item)))?;
+    Ok(Some(bytes))
+}
+
+/// Bytes of the disk that a subvolume holds with what was written since it was made. As far as they were counted, when
+/// counting takes longer than `until`.
+pub(super) fn held(path: &Path, until: Instant) -> io::Result<u64> {
+    let subvolume = File::open(path)?;
+    let made = match origin(&subvolume)? {
+        SubvolumeOrigin::Snapshot { made } => made,
+        _ => 0,
+    };
+    let mut held = Held::default();
+    match each_item(&subvolume, made, until, |item| held.add(item)) {
+        Err(error) if error.kind() != io::ErrorKind::TimedOut => Err(error),
+        _ => Ok(held.bytes()),
+    }
+}
+
+/// Goes through the items of a subvolume that name extents newer than `made`.
+fn each_item(subvolume: &File, made: u64, until: Instant, mut take: impl FnMut(&[u8])) -> io::Result<()> {
     let mut search = new_search();
-    let (mut from, mut bytes) = (Some(Place::FIRST), 0_u64);
+    let mut from = Some(Place::FIRST);
     while let Some(place) = from {
         if Instant::now() > until {
             return Err(io::ErrorKind::TimedOut.into());
         }
         search.head = head(place, made + 1);
         // SAFETY: the request takes a btrfs_ioctl_search_args_v2, whose buffer is as long as it says, and fills it in.
-        unsafe { ioctl(&subvolume, Updater::<TREE_SEARCH_V2, Search>::new(&mut search)) }?;
-        let (written, last) = read(&search.buffer, search.head.key.items, made);
-        bytes = bytes.saturating_add(written);
-        from = last.and_then(Place::next);
+        unsafe { ioctl(subvolume, Updater::<TREE_SEARCH_V2, Search>::new(&mut search)) }?;
+        from = read(&search.buffer, search.head.key.items, made, &mut take).and_then(Place::next);
     }
-    Ok(Some(bytes))
+    Ok(())
+}
+
+/// Extents, each counted once, however many parts of files are in it.
+///
+/// Of more than fit, every second one counts for two, then every fourth for four: which do is up to their places, so
+/// all parts of one are taken alike.
+#[derive(Default)]
+struct Held {
+    /// By their places.
+    bytes: HashMap<u64, u64>,
+    /// One of two to the power of this many is taken.
+    halvings: u32,
+}
+
+impl Held {
+    const COUNT_MAX: usize = 1 << 16;
+
+    fn add(&mut self, item: &[u8]) {
+        let is_inline = item.get(KIND) == Some(&INLINE);
+        let Some(place @ 1..) = number(item, PLACE).filter(|_| !is_inline) else { return };
+        if !Self::is_taken(place, self.halvings) {
+            return;
+        }
+        self.bytes.insert(place, number(item, LENGTH_HELD).unwrap_or_default());
+        while self.bytes.len() > Self::COUNT_MAX {
+            self.halvings += 1;
+            let halvings = self.halvings;
+            self.bytes.retain(|place, _| Self::is_taken(*place, halvings));
+        }
+    }
+
+    fn is_taken(place: u64, halvings: u32) -> bool {
+        // Places are multiples of a block; the high bits of this product depend on all of theirs.
+        let mixed = (place >> 12).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        mixed.leading_zeros() >= halvings
+    }
+
+    fn bytes(&self) -> u64 {
+        let taken = self.bytes.values().fold(0_u64, |sum, bytes| sum.saturating_add(*bytes));
+        taken.saturating_mul(1 << self.halvings.min(63))
+    }
 }
 
 fn new_search() -> Box<Search> {
@@ -131,17 +197,17 @@ fn head(place: Place, since: u64) -> SearchHead {
     SearchHead { key, buffer_bytes: BUFFER as u64 }
 }
 
-/// Of an answer: bytes of extents that are newer than `made`, and the last place.
-fn read(mut buffer: &[u8], items: u32, made: u64) -> (u64, Option<Place>) {
-    let (mut bytes, mut last) = (0_u64, None);
+/// Takes those items of an answer that name extents newer than `made`; returns the last place.
+fn read(mut buffer: &[u8], items: u32, made: u64, mut take: impl FnMut(&[u8])) -> Option<Place> {
+    let mut last = None;
     for _ in 0..items {
         let Some((place, item, rest)) = take_item(buffer) else { break };
         (last, buffer) = (Some(place), rest);
         if place.kind == EXTENT_DATA && number(item, GENERATION).is_some_and(|written| written > made) {
-            bytes = bytes.saturating_add(extent_bytes(item));
+            take(item);
         }
     }
-    (bytes, last)
+    last
 }
 
 fn take_item(buffer: &[u8]) -> Option<(Place, &[u8], &[u8])> {
@@ -205,11 +271,37 @@ mod tests {
             item(at(261, EXTENT_DATA), &extent(9, INLINE, 0, 0)[..30]),
         ];
         let all = answer.concat();
-        let (bytes, last) = read(&all, 6, 7);
+        let mut bytes = 0;
+        let last = read(&all, 6, 7, |item| bytes += extent_bytes(item));
         assert_eq!(bytes, 8192 + 16384 + INLINE_BYTES);
         assert!(last == Some(at(261, EXTENT_DATA)));
-        assert!(read(&all[..all.len() - 1], 6, 7).1 == Some(at(260, EXTENT_DATA)), "as far as it goes");
-        assert!(read(&[], 0, 7) == (0, None));
+        let cut = read(&all[..all.len() - 1], 6, 7, |_| {});
+        assert!(cut == Some(at(260, EXTENT_DATA)), "as far as it goes");
+        assert!(read(&[], 0, 7, |_| {}).is_none());
+    }
+
+    #[test]
+    fn an_extent_is_held_once_and_as_a_whole() {
+        let of = |place: u64, held: u64| {
+            let mut item = extent(8, 1, place, 8192);
+            item[LENGTH_HELD..LENGTH_HELD + 8].copy_from_slice(&held.to_le_bytes());
+            item
+        };
+        let mut held = Held::default();
+        for item in [of(4096, 1 << 27), of(8192, 65536), of(4096, 1 << 27), of(0, 1 << 30)] {
+            held.add(&item);
+        }
+        held.add(&extent(8, INLINE, 4096, 0)[..30]);
+        assert_eq!(held.bytes(), (1 << 27) + 65536);
+        // Of very many it is about right.
+        let mut held = Held::default();
+        for number in 1..=1_000_000_u64 {
+            held.add(&of(number * 65536, 65536));
+            held.add(&of(number * 65536, 65536));
+        }
+        let (found, expected) = (held.bytes(), 1_000_000 * 65536);
+        assert!(found.abs_diff(expected) < expected / 20, "{found} of {expected}");
+        assert!(held.bytes.len() <= Held::COUNT_MAX);
     }
 
     #[test]

@@ -166,3 +166,30 @@ fn what_a_server_puts_in_the_place_of_its_files_is_not_opened() {
         assert!(known(&child).is_none_or(|found| found.is_none()), "it has no such database");
     });
 }
+
+#[test]
+fn blocks_that_are_held_for_next_to_nothing_count_on_btrfs() {
+    if !rustix::process::geteuid().is_root() {
+        return;
+    }
+    let storage = Storage::pool();
+    let volumes = storage.open();
+    let parent = new_volume(&storage, &volumes);
+    let volume = copy_of(&storage, &volumes, &parent);
+    let before = volumes.bytes(&volume).unwrap();
+    // An extent of all this is kept for the first block.
+    let written = 24 << 20;
+    write(&volumes, &volume, "base/5/new", written);
+    let file = OpenOptions::new().write(true).open(data_of(&volumes, &volume).join("base/5/new")).unwrap();
+    file.set_len(8192).unwrap();
+    file.sync_all().unwrap();
+    let found = volumes.bytes(&volume).unwrap();
+    assert!(found.total >= written as u64 / 4, "{found:?}");
+    // Its copy has not written that.
+    let copy = copy_of(&storage, &volumes, &volume);
+    assert_eq!(volumes.bytes(&copy).unwrap().total, before.total + 8192);
+    drop(file);
+    fs::remove_file(data_of(&volumes, &volume).join("base/5/new")).unwrap();
+    fs::File::open(data_of(&volumes, &volume)).unwrap().sync_all().unwrap();
+    assert_eq!(volumes.bytes(&volume).unwrap().total, before.total, "nothing is held any more");
+}

@@ -40,6 +40,11 @@ impl UntrustedPath {
         &self.0
     }
 
+    /// The directory that it is in, which no server can change.
+    pub(super) fn parent(&self) -> &Path {
+        self.0.parent().unwrap_or(&self.0)
+    }
+
     /// Opens it; none when it is not there.
     ///
     /// # Errors

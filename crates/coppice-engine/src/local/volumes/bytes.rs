@@ -53,7 +53,7 @@ impl Volumes {
     }
 
     /// Measures a volume. Takes as long as it has files and, of those, extents that it
-    /// wrote itself.
+    /// wrote itself. Where the file system holds far more than is in the files, a part of that counts.
     ///
     /// # Errors
     /// When it is not there.
