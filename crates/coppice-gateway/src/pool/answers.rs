@@ -156,7 +156,7 @@ impl Exchange<'_> {
                 self.statements.unnamed = former.unnamed;
                 self.server.has_unnamed = former.is_on_server;
             }
-            Expected::Eviction(content, on_server) => self.server.prepared.put(content, on_server),
+            Expected::Eviction(content, on_server) => self.server.prepared.put_back(content, on_server),
             Expected::CloseOld(name) => self.server.prepared.put_old(name),
             Expected::CloseNamed(name, Some(known)) => {
                 // It was there before, so there is room for it.

@@ -281,7 +281,7 @@ impl Prepared {
         let name: Arc<str> = format!("coppice_{}", self.names).into();
         let former = self.take(&content);
         self.old.extend(former.iter().map(|former| former.name.clone()));
-        self.put(content, OnServer { name: name.clone(), shape: None });
+        self.insert(content, OnServer { name: name.clone(), shape: None });
         Made { content, name, former }
     }
 
@@ -290,14 +290,22 @@ impl Prepared {
         self.old.retain(|old| *old != made.name);
         self.take(&made.content);
         if let Some(former) = made.former {
-            self.put(made.content, former);
+            self.put_back(made.content, former);
         }
     }
 
-    /// Puts one back.
-    pub(crate) fn put(&mut self, content: Content, on_server: OnServer) {
-        self.uses += 1;
+    /// Puts one back that was taken out. Where its shape was not known by then, it was told meanwhile, to nobody, or
+    /// never will be: then another one has to take its place.
+    pub(crate) fn put_back(&mut self, content: Content, on_server: OnServer) {
         self.old.retain(|old| *old != on_server.name);
+        match on_server.shape {
+            Some(_) => self.insert(content, on_server),
+            None => self.old.push_back(on_server.name),
+        }
+    }
+
+    fn insert(&mut self, content: Content, on_server: OnServer) {
+        self.uses += 1;
         self.statements.insert(content, Entry { on_server, last_use: self.uses });
     }
 
@@ -400,6 +408,33 @@ mod tests {
         assert_eq!(prepared.len(), 1);
         prepared.put_old(first.name);
         assert_eq!(prepared.len(), 2, "it was not closed after all");
+    }
+
+    #[test]
+    fn one_that_was_taken_out_before_its_shape_was_told_is_not_waited_for() {
+        let mut prepared = Prepared::default();
+        let first = prepared.add(content(1));
+        let second = prepared.add(content(1));
+        prepared.note_shape(&content(1), &first.name, content(7));
+        prepared.let_go(&content(1));
+        prepared.take_back(second);
+        assert!(prepared.find(&content(1)).is_none());
+        assert_eq!((prepared.pop_old(), prepared.pop_old()), (Some(first.name), None));
+        // Also where it is skipped itself.
+        let first = prepared.add(content(1));
+        let second = prepared.add(content(1));
+        for made in [second, first] {
+            prepared.let_go(&content(1));
+            prepared.take_back(made);
+        }
+        assert!(prepared.find(&content(1)).is_none());
+        assert_eq!(prepared.pop_old(), None);
+        // And where it was to make room.
+        prepared.add(content(1));
+        let (evicted, on_server) = prepared.evict().expect("there is one");
+        prepared.put_back(evicted, on_server);
+        assert!(prepared.find(&content(1)).is_none());
+        assert_eq!(prepared.len(), 1);
     }
 
     #[test]

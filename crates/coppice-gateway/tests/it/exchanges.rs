@@ -14,9 +14,9 @@ use crate::raw::Raw;
 
 /// Scripts in a run that is not told for how long.
 const SCRIPTS: u32 = 150;
-/// Clients of the pool, which take turns with its sessions, and how many of those there are.
+/// Clients of the pool, which take turns with its sessions, and how many of those there are at most.
 const CLIENTS: usize = 3;
-const SESSIONS: usize = 2;
+const SESSIONS_MAX: usize = 2;
 const STATEMENTS: [&str; 3] = ["", "a", "b"];
 const PORTALS: [&str; 2] = ["", "p"];
 /// What may be prepared.
@@ -44,8 +44,11 @@ const SQL: [&str; 24] = [
     "declare c cursor for select generate_series(1, 3)::text",
     "fetch 2 from c",
     "copy t from stdin",
-    "copy t to stdout",
+    "copy (select i from t order by i) to stdout",
 ];
+
+/// What a client is answered last whose connection ends.
+const GONE: &str = "… gone";
 
 /// A message of the protocol, as it is sent.
 type Message = (u8, Vec<u8>);
@@ -100,18 +103,24 @@ fn script(lot: &mut ChaCha8Rng, end: &str) -> Vec<Message> {
 }
 
 /// What a client is answered, a line for each message; of errors their code alone. Parameters that change are told
-/// whenever that is seen.
+/// whenever that is seen. In a transaction that has failed nothing can be prepared in another session, so what is
+/// answered there to a statement that is there already is another error, or none.
 async fn answers(client: &mut Raw, script: &[Message], end: &str) -> String {
     let borrowed: Vec<_> = script.iter().map(|(tag, body)| (*tag, body.as_slice())).collect();
     client.send(&borrowed).await;
-    let (mut told, mut has_ended) = (String::new(), false);
+    let (mut told, mut has_ended, mut has_failed) = (String::new(), false, false);
     loop {
         let frame = tokio::time::timeout(Duration::from_secs(60), client.next()).await;
         let Ok(Some(frame)) = frame else {
-            return format!("{told}…{}", if frame.is_ok() { "gone" } else { "silent" });
+            return format!("{told}{}", if frame.is_ok() { GONE } else { "… silent" });
         };
         match frame.tag {
             b'S' | b'N' => continue,
+            b'Z' => {
+                has_failed = &frame.body[..] == b"E";
+                writeln!(told, "Z {}", frame.body.escape_ascii()).expect("memory");
+            }
+            _ if has_failed => {}
             b'E' => {
                 let code = session::error_field(&frame.body, b'C').unwrap_or_default();
                 writeln!(told, "E {}", String::from_utf8_lossy(code)).expect("memory");
@@ -130,6 +139,18 @@ fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok().and_then(|value| value.parse().ok())
 }
 
+impl TestGateway {
+    /// Waits until the server has seen the end of one session of so many at least.
+    async fn has_room(&self, sessions: usize) {
+        let sql = "select count(*) from pg_stat_activity where usename = $1";
+        let deadline = Instant::now() + Duration::from_secs(60);
+        while self.admin.query_one(sql, &[&self.role]).await.unwrap().get::<_, i64>(0) >= sessions as i64 {
+            assert!(Instant::now() < deadline, "a session that has failed is there still");
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
+}
+
 #[tokio::test]
 async fn a_pool_answers_whatever_comes_as_a_connection_of_ones_own_does() {
     let seconds = number("COPPICE_SOAK_SECONDS").map(Duration::from_secs);
@@ -138,12 +159,14 @@ async fn a_pool_answers_whatever_comes_as_a_connection_of_ones_own_does() {
     let mut lot = ChaCha8Rng::seed_from_u64(seed);
     // Each has its own database, so what one does is not seen by the other.
     let (shared, own) = (TestGateway::start().await, TestGateway::start().await);
-    let limit = format!("alter role {} connection limit {SESSIONS}", shared.role);
-    shared.admin.batch_execute(&limit).await.unwrap();
+    let sessions = lot.random_range(1..=SESSIONS_MAX);
+    shared.limit(sessions).await;
     let (mut pooled, mut direct) = (vec![], vec![]);
+    let connect_pooled = async || Raw::connect(&shared, &format!("{}-pooler", shared.user())).await;
+    let connect_direct = async || Raw::connect(&own, &own.user()).await;
     for _ in 0..CLIENTS {
-        pooled.push(Raw::connect(&shared, &format!("{}-pooler", shared.user())).await);
-        direct.push(Raw::connect(&own, &own.user()).await);
+        pooled.push(connect_pooled().await);
+        direct.push(connect_direct().await);
     }
     let create = [(b'Q', b"create table t (i int)\0".to_vec()), (b'Q', b"select 'made'\0".to_vec())];
     for first in [&mut pooled[0], &mut direct[0]] {
@@ -159,6 +182,10 @@ async fn a_pool_answers_whatever_comes_as_a_connection_of_ones_own_does() {
         let sent: Vec<_> =
             script.iter().map(|(tag, body)| format!("{} {}", *tag as char, body.escape_ascii())).collect();
         assert_eq!(got, expected, "seed {seed}, script {number} of client {client}: {sent:#?}");
+        if got.ends_with(GONE) {
+            shared.has_room(sessions).await;
+            (pooled[client], direct[client]) = (connect_pooled().await, connect_direct().await);
+        }
         number += 1;
     }
 }
