@@ -16,13 +16,15 @@ use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite as _};
 use crate::connection::{Connection, Duplex};
 use crate::pool::backend::Backend;
 use crate::pool::pending::Pending;
-use crate::pool::requests::MESSAGE_LENGTH_MAX;
 use crate::pool::settings::Settings;
 use crate::pool::statement::{ClientStatements, Content, Library, Surroundings};
 use crate::pool::watch::Watch;
 use crate::reason::Reason;
 use crate::refusal::Refusal;
 
+/// Longest message that is read as a whole. Longer ones are passed on as they
+/// come, so a connection never takes more memory.
+pub(crate) const MESSAGE_LENGTH_MAX: usize = 256 << 10;
 /// How much of a direction is held before the other side has to take it.
 pub(crate) const HELD_MAX: usize = 64 << 10;
 /// Room for what a client sends, and for what a server does.

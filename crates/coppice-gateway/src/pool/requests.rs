@@ -6,16 +6,12 @@ use bytes::{Buf as _, BytesMut};
 use coppice_pgwire::session::{self, HEADER_LENGTH, Header, Subject};
 use coppice_pgwire::{WireError, encode, sqlstate};
 
-use crate::pool::exchange::{Broken, Exchange};
+use crate::pool::exchange::{Broken, Exchange, MESSAGE_LENGTH_MAX};
 use crate::pool::pending::{Expected, Former, ShapeOf};
 use crate::pool::statement::{Known, OnServer, Prepared, Statement, Surroundings, Unnamed};
 use crate::pool::watch::{Watch, made_up_settings};
 use crate::reason::Reason;
 use crate::refusal::Refusal;
-
-/// Longest message that is read as a whole. Longer ones are passed on as they
-/// come, so a connection never takes more memory.
-pub(crate) const MESSAGE_LENGTH_MAX: usize = 256 << 10;
 
 /// The first bytes of a client's message, and how many there will be.
 struct Message<'a> {
