@@ -279,9 +279,10 @@ fn what_can_not_be_upgraded_goes_on_as_it_was_and_says_why() {
 }
 
 /// Functions that somebody who restores as a superuser would run as one: of a constraint
-/// of a domain, of a table, of what an aggregate begins with, of an index and of a view.
-/// What may change nothing by itself calls what may. They also put an extension's functions
-/// where the owner's were.
+/// of a domain, of a table, of what an aggregate begins with, of an index and of a view,
+/// and of a default in a schema that has the name of what grants are in a dump. What may
+/// change nothing by itself calls what may. They also put an extension's functions where
+/// the owner's were.
 const TRAPS: &str = "
     CREATE TABLE proofs (who text, is_super boolean, how text);
     CREATE SCHEMA ext; CREATE EXTENSION pg_trgm SCHEMA ext; CREATE SCHEMA bait;
@@ -314,7 +315,10 @@ const TRAPS: &str = "
     CREATE INDEX baits_i ON baits (public.spring(i, 'index'));
     CREATE MATERIALIZED VIEW seen AS SELECT public.spring(i, 'view') FROM baits;
     CREATE TABLE \"weird\n\\! id\" (i int); COMMENT ON TABLE \"weird\n\\! id\" IS E'\\n\\\\! id';
-    CREATE ROLE \"a\nb\"; ALTER DATABASE app SET search_path = public";
+    CREATE ROLE \"a\nb\"; ALTER DATABASE app SET search_path = public;
+    GRANT SELECT ON \"weird\n\\! id\" TO \"a\nb\";
+    CREATE SCHEMA \"ACL\"; CREATE VIEW \"ACL\".v AS SELECT NULL::trap[] AS x;
+    ALTER VIEW \"ACL\".v ALTER COLUMN x SET DEFAULT '{1}'::trap[]";
 
 /// While it is restored a function decides how texts in statements are read from then on, and the name of a role is
 /// one that says something else then.
@@ -369,6 +373,8 @@ fn nothing_of_an_owner_runs_as_a_superuser_while_it_is_upgraded() {
     );
     let databases = psql(&url, "SELECT count(*) FROM pg_database WHERE datname = 'host=/tmp dbname=x'");
     assert_eq!(databases.out, "1");
+    let granted = "SELECT count(*) FROM pg_class WHERE relname LIKE 'weird%' AND has_table_privilege(E'a\nb', oid, 'SELECT')";
+    assert_eq!(psql(&url, granted).out, "1", "what was granted is");
 }
 
 #[test]

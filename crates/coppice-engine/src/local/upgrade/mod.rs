@@ -10,6 +10,7 @@
 //! every server is.
 
 mod databases;
+mod grants;
 mod pair;
 mod programs;
 mod quoting;

@@ -3,6 +3,7 @@
 use coppice_failpoint::failpoint;
 
 use super::databases::{self, Database};
+use super::grants;
 use super::programs::{PLATFORM_OPTIONS, Programs, RESTORER_OPTIONS, Run};
 use super::quoting::{self, in_one_line};
 use super::relay::{LIST, Relay};
@@ -141,36 +142,24 @@ impl Pair<'_> {
     /// What is granted, and nothing else of the dump: it evaluates nothing.
     async fn grant(&self, database: &Database, dump: &str) -> Result<()> {
         let relay = self.door(&self.to, PLATFORM_ROLE, self.programs.host.secret()).await?;
-        let run = |arguments: Vec<String>| {
-            let (program, role, options) = ("pg_restore", PLATFORM_ROLE, PLATFORM_OPTIONS);
-            Run { program, arguments, relay: &relay, role, database: &database.name, options }
-        };
-        let listed = self.programs.list_of(dump, &relay).await?;
-        let grants: String =
-            listed.lines().filter(|line| is_grant(line)).map(|line| format!("{line}\n")).collect();
-        if grants.is_empty() {
-            return Ok(());
-        }
-        relay.leave(LIST, &grants)?;
         let list = format!("--use-list={}", self.programs.list(&relay));
-        self.programs.run(run(vec!["--exit-on-error".to_owned(), list, dump.to_owned()])).await?;
+        let arguments = || vec!["--exit-on-error".to_owned(), list.clone(), dump.to_owned()];
+        let run = || {
+            let (program, role, options) = ("pg_restore", PLATFORM_ROLE, PLATFORM_OPTIONS);
+            Run { program, arguments: arguments(), relay: &relay, role, database: &database.name, options }
+        };
+        let listed = self.programs.read(&relay, vec!["--list".to_owned(), dump.to_owned()]).await?;
+        for some in grants::lists(&listed) {
+            relay.leave(LIST, &some)?;
+            let script = [arguments(), vec!["--file=-".to_owned()]].concat();
+            if !grants::only_grants(&self.programs.read(&relay, script).await?) {
+                let why = format!("database {}: what it grants has other statements in it", database.name);
+                return Err(EngineError::NotUpgradable(in_one_line(&why)));
+            }
+            self.programs.run(run()).await?;
+        }
         Ok(())
     }
-}
-
-/// Whether a line of a list of what is in a dump is of privileges:
-/// `3425; 0 16390 ACL public TABLE t app`.
-fn is_grant(line: &str) -> bool {
-    let mut words = line.split_whitespace();
-    let is_entry =
-        words.next().and_then(|word| word.strip_suffix(';')).is_some_and(|id| id.parse::<u32>().is_ok());
-    let mut kind = words.skip(2);
-    is_entry
-        && match kind.next() {
-            Some("ACL") => true,
-            Some("DEFAULT") => kind.next() == Some("ACL"),
-            _ => false,
-        }
 }
 
 /// What a dump does not have, and its owner has to decide about.
@@ -188,18 +177,4 @@ async fn refuse_what_would_be_lost(old: &Session) -> Result<()> {
         )));
     }
     Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn privileges_are_told_from_what_is_called_like_them() {
-        assert!(is_grant("3425; 0 16390 ACL public TABLE t app"));
-        assert!(is_grant("3426; 826 16391 DEFAULT ACL public DEFAULT PRIVILEGES FOR TABLES app"));
-        assert!(!is_grant("3427; 1259 16392 TABLE public ACL app"));
-        assert!(!is_grant("3428; 2604 16393 DEFAULT public t id"));
-        assert!(!is_grant("; 0 16390 ACL public TABLE t app"));
-    }
 }

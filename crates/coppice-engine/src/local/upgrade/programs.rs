@@ -25,7 +25,7 @@ use crate::{EngineError, Result};
 /// How often a program that runs is looked at.
 const LOOK: Duration = Duration::from_millis(200);
 /// A program that says more than this is not telling what is wrong.
-const WORDS_MAX: u64 = 16 << 20;
+const WORDS_MAX: u64 = 64 << 20;
 
 /// What a session of the platform's has otherwise than its database says.
 pub(super) const PLATFORM_OPTIONS: &str = "-c role=none -c session_authorization=platform -c idle_session_timeout=0 \
@@ -118,12 +118,11 @@ impl Programs {
         place_of(self.host.account_of_programs(self.account), &relay.directory, "/door")
     }
 
-    /// The list of what is in a dump.
+    /// What `pg_restore` says of a dump, without a server.
     ///
     /// # Errors
     /// As [`run`](Self::run).
-    pub(super) async fn list_of(&self, dump: &str, relay: &Relay) -> Result<String> {
-        let arguments = vec!["--list".to_owned(), dump.to_owned()];
+    pub(super) async fn read(&self, relay: &Relay, arguments: Vec<String>) -> Result<String> {
         let run = Run { program: "pg_restore", arguments, relay, role: "", database: "", options: "" };
         self.run_with(run, false).await
     }
