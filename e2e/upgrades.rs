@@ -275,6 +275,13 @@ fn what_can_not_be_upgraded_goes_on_as_it_was_and_says_why() {
     coppice.sql("stuck", "BEGIN; INSERT INTO t VALUES (5); PREPARE TRANSACTION 'kept'");
     failing("prepared transactions");
     coppice.sql("stuck", "ROLLBACK PREPARED 'kept'");
+    // No dump has what is an extension's.
+    coppice.sql("stuck", "CREATE EXTENSION citext; ALTER EXTENSION citext ADD TABLE t");
+    failing("ALTER EXTENSION \"citext\" DROP TABLE public.t first");
+    coppice.sql("stuck", "ALTER EXTENSION citext DROP TABLE t; CREATE TYPE own AS (i int)");
+    coppice
+        .sql("stuck", "CREATE CAST (own AS text) WITH INOUT; ALTER EXTENSION citext ADD CAST (own AS text)");
+    failing("DROP CAST (public.own AS pg_catalog.text) first");
     assert_eq!(coppice.connection_string("stuck"), url);
 }
 

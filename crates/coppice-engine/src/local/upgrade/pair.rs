@@ -81,6 +81,7 @@ impl Pair<'_> {
         databases::open(old, database).await?;
         let (from, to) = (self.plan.from.major, self.plan.label.version.major);
         let inside_old = self.from.open_inside(&database.name, from, Patience::WORK).await?;
+        refuse_what_was_added(database, &inside_old).await?;
         databases::make(database, &inside_old, new, &self.to, &self.restorer).await?;
         let dump = self.programs.dump(file);
         self.run_on_old(database, "pg_dump", &["--format=custom", "--compress=1", &format!("--file={dump}")])
@@ -177,4 +178,42 @@ async fn refuse_what_would_be_lost(old: &Session) -> Result<()> {
         )));
     }
     Ok(())
+}
+
+/// What is an extension's and not by its script, of which a dump has nothing: members of an
+/// owner who is no superuser, and what has no owner, of types of such an owner. A language
+/// is its owner's by its script, and nobody else makes one; and so may everything be whose
+/// script runs as its owner.
+const ADDED: &str = "SELECT e.extname, i.type, i.identity
+    FROM pg_catalog.pg_depend d
+    JOIN pg_catalog.pg_extension e ON e.oid = d.refobjid
+    CROSS JOIN LATERAL pg_catalog.pg_identify_object(d.classid, d.objid, d.objsubid) i
+    WHERE d.refclassid = 'pg_extension'::regclass AND d.deptype = 'e' AND d.classid <> 'pg_language'::regclass
+      AND NOT EXISTS (SELECT FROM pg_catalog.pg_available_extension_versions() v
+                      WHERE v.name = e.extname AND NOT v.superuser)
+      AND (EXISTS (SELECT FROM pg_catalog.pg_shdepend s
+                   JOIN pg_catalog.pg_database b ON b.oid = s.dbid AND b.datname = current_database()
+                   JOIN pg_catalog.pg_authid r ON r.oid = s.refobjid AND NOT r.rolsuper
+                   WHERE s.classid = d.classid AND s.objid = d.objid AND s.deptype = 'o')
+           OR EXISTS (SELECT FROM pg_catalog.pg_type t
+                      JOIN pg_catalog.pg_authid r ON r.oid = t.typowner AND NOT r.rolsuper
+                      WHERE d.classid = 'pg_cast'::regclass AND t.oid IN (SELECT unnest(ARRAY[castsource, casttarget])
+                                                                        FROM pg_catalog.pg_cast WHERE oid = d.objid)
+                         OR d.classid = 'pg_transform'::regclass
+                            AND t.oid = (SELECT trftype FROM pg_catalog.pg_transform WHERE oid = d.objid)))
+    ORDER BY d.classid, d.objid LIMIT 1";
+
+/// What its owner added to an extension would come back as its script has it: not at all.
+async fn refuse_what_was_added(database: &Database, old: &Session) -> Result<()> {
+    let Some(row) = old.query_opt("looking for what was added to extensions", ADDED, &[]).await? else {
+        return Ok(());
+    };
+    let (extension, kind, name) = (quoting::name(&said(&row, 0)?), said(&row, 1)?, said(&row, 2)?);
+    let why = format!(
+        "database {}: {kind} {name} was added to the extension {extension}, and would be lost: take it out with ALTER \
+         EXTENSION {extension} DROP {} {name} first",
+        database.name,
+        kind.to_uppercase()
+    );
+    Err(EngineError::NotUpgradable(in_one_line(&why)))
 }
