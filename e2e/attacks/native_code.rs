@@ -75,7 +75,7 @@ const ENOSPC: i64 = -(libc::ENOSPC as i64);
 type Check = (&'static str, fn(&Scene));
 
 /// The rows of the table, in its order.
-const CHECKS: [Check; 24] = [
+const CHECKS: [Check; 25] = [
     ("run a program of its image, or itself", |s| {
         for program in [s.program.as_str(), "/proc/self/exe"] {
             assert_eq!(s.runs(&format!("exec('{program} --version')")), EPERM, "{program}");
@@ -159,6 +159,9 @@ const CHECKS: [Check; 24] = [
         assert_eq!(s.paths(libc::SYS_setxattr, &file, "user.room", "taken"), EPERM);
         assert_eq!(s.paths(libc::SYS_lsetxattr, &file, "user.room", "taken"), EPERM);
         s.all_denied(&[(libc::SYS_fsetxattr, [0, 0, 0]), (libc::SYS_fallocate, [0, 1, 0])]);
+    }),
+    ("have everything written out that its neighbours wrote", |s| {
+        s.all_denied(&[(libc::SYS_sync, [0, 0, 0]), (libc::SYS_syncfs, [0, 0, 0])]);
     }),
     ("mount, or change its root directory", |s| {
         assert_eq!(s.paths(libc::SYS_mount, "none", "/data", "tmpfs"), EPERM);

@@ -228,6 +228,8 @@ impl Configuration<'_> {
             ("superuser_reserved_connections", reserved.to_string()),
             ("shared_preload_libraries", libraries.join(",")),
             ("fsync", "on".to_owned()),
+            // The other one is denied (`process/seccomp.rs`), and would count as done.
+            ("recovery_init_sync_method", "fsync".to_owned()),
             ("full_page_writes", "on".to_owned()),
             ("ssl", "off".to_owned()),
             // Every account of the machine can see it.

@@ -78,6 +78,9 @@ const DENIED: &[c_long] = &[
     libc::SYS_lsetxattr,
     libc::SYS_fsetxattr,
     SYS_SETXATTRAT,
+    // What has everything written out, also what others wrote; `fsync` is for one's own.
+    libc::SYS_sync,
+    libc::SYS_syncfs,
     // Files past their directories.
     libc::SYS_open_by_handle_at,
     libc::SYS_name_to_handle_at,
