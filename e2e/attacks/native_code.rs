@@ -75,7 +75,7 @@ const ENOSPC: i64 = -(libc::ENOSPC as i64);
 type Check = (&'static str, fn(&Scene));
 
 /// The rows of the table, in its order.
-const CHECKS: [Check; 25] = [
+const CHECKS: [Check; 26] = [
     ("run a program of its image, or itself", |s| {
         for program in [s.program.as_str(), "/proc/self/exe"] {
             assert_eq!(s.runs(&format!("exec('{program} --version')")), EPERM, "{program}");
@@ -291,6 +291,14 @@ const CHECKS: [Check; 25] = [
         let line = limits.lines().find(|line| line.starts_with("Max core file size")).expect("a limit");
         let values: Vec<_> = line.split_whitespace().skip(4).take(2).collect();
         assert_eq!(values, ["1", "1"], "which also keeps it from programs that take cores (core(5))");
+    }),
+    ("take the files that the machine can have open from its neighbours", |s| {
+        let limits = s.native.text("read('/proc/self/limits')");
+        let line = limits.lines().find(|line| line.starts_with("Max open files")).expect("a limit");
+        let values: Vec<_> = line.split_whitespace().skip(3).take(2).collect();
+        assert_eq!(values, ["1200", "1200"]);
+        let table = std::fs::read_to_string("/proc/sys/fs/file-max").expect("the size of the table");
+        assert!(table.trim().parse::<u64>().expect("a number") > 1 << 32, "{table}");
     }),
 ];
 

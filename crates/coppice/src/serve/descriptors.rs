@@ -14,6 +14,27 @@ const OF_A_SESSION: usize = 2;
 /// Descriptors without which no platform can be run.
 const LEAST: usize = 256;
 
+/// How many files the whole machine may have open (proc_sys_fs(5)).
+const TABLE: &str = "/proc/sys/fs/file-max";
+/// Enough for whatever the machine's memory has room for.
+const TABLE_ENOUGH: i64 = i64::MAX;
+
+/// Gives the machine's table of open files room for all branches, as systemd does where it
+/// runs: the memory that an entry takes counts as that of the branch, and a table that some
+/// branches can fill would keep others from opening theirs.
+pub(super) fn widen_table() {
+    let is_narrow = |text: String| text.trim().parse::<i64>().is_ok_and(|size| size < TABLE_ENOUGH >> 1);
+    if !rustix::process::geteuid().is_root() || !std::fs::read_to_string(TABLE).is_ok_and(is_narrow) {
+        return;
+    }
+    match std::fs::write(TABLE, TABLE_ENOUGH.to_string()) {
+        Ok(()) => tracing::info!("fs.file-max is raised to {TABLE_ENOUGH}"),
+        Err(error) => tracing::warn!(
+            "fs.file-max can't be raised, so branches may take all files that the machine can have open: {error}"
+        ),
+    }
+}
+
 /// Connections that each door may hold at the same time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Doors {

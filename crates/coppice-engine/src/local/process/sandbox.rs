@@ -17,8 +17,8 @@ use landlock::{
 };
 use rustix::fs::Mode;
 use rustix::process::{
-    Gid, Pid, Resource, Rlimit, Signal, Uid, WaitOptions, chdir, kill_process, setrlimit, setsid, umask,
-    waitpid,
+    Gid, Pid, Resource, Rlimit, Signal, Uid, WaitOptions, chdir, getrlimit, kill_process, setrlimit, setsid,
+    umask, waitpid,
 };
 use rustix::stdio::dup2_stdin;
 use rustix::thread::{UnshareFlags, set_thread_groups, set_thread_res_gid, set_thread_res_uid};
@@ -34,6 +34,10 @@ use super::{root, seccomp};
 /// The newest Landlock rules this program knows; an older kernel enforces what
 /// it can.
 const LANDLOCK_ABI: ABI = ABI::V6;
+
+/// Files that each process may have open. A server's keep to 1000 (`max_files_per_process`,
+/// which no parameter of a branch is) and a few besides; the whole machine shares one table.
+const FILES_MAX: u64 = 1200;
 
 /// Reads a [`LaunchSpec`] from standard input, confines this process to it
 /// and becomes its program. Does not return.
@@ -72,6 +76,9 @@ fn launch() -> Result<std::convert::Infallible, Failure> {
     // Neither a file nor, as 0 would do, a program of the host that takes it.
     let no_core = Rlimit { current: Some(1), maximum: Some(1) };
     setrlimit(Resource::Core, no_core).context("forbidding core dumps")?;
+    let files = getrlimit(Resource::Nofile).maximum.map_or(FILES_MAX, |most| most.min(FILES_MAX));
+    let files = Rlimit { current: Some(files), maximum: Some(files) };
+    setrlimit(Resource::Nofile, files).context("limiting open files")?;
     confine_files(&spec.access)?;
     umask(Mode::from_raw_mode(0o077));
     chdir("/").context("changing the directory")?;
