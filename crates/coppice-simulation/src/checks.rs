@@ -30,7 +30,10 @@ const IMPOSSIBLE: &str = "select b.id || ': ' || case
     where v.state <> 'removed' and not exists (select from tombstones t where t.volume_id = v.id)
         and (b.goal = 'deleted' or not (v.id in (b.volume_id, coalesce(b.replacement_id, b.volume_id))
             or exists (select from branch_versions n where n.volume_id = v.id)
-            or exists (select from instances i where i.volume_id = v.id)))";
+            or exists (select from instances i where i.volume_id = v.id)))
+    union all select t.branch_id || ': it is not in the trash, and its data was there'
+    from tombstones t join branch_versions n on n.branch_id = t.branch_id
+    where t.reason = 'its data was never there'";
 
 /// What every branch is, for the comparison at the end.
 const BRANCHES: &str = "select b.id, b.goal, b.state, v.state, v.id, v.host_id, b.managed_role_verifier,

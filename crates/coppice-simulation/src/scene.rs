@@ -79,6 +79,11 @@ impl<'a> Scene<'a> {
         self.ask_of_branch(|branch| Action::Delete(branch, false));
     }
 
+    /// Its owner brings it back from the trash.
+    pub fn undelete_branch(&mut self) {
+        self.ask_of_branch(Action::Undelete);
+    }
+
     /// Its owner deletes it with its data.
     pub fn purge_branch(&mut self) {
         self.ask_of_branch(|branch| Action::Delete(branch, true));

@@ -27,7 +27,10 @@ pub enum Doomed<'a> {
 impl Store {
     /// Puts a branch into the trash for so long. Children of theirs become base
     /// branches. False when there is nothing to keep: no such branch, or one
-    /// that never came up.
+    /// whose data was never there.
+    ///
+    /// Data is there before the first start on it is done, as what it replaces was, and where it
+    /// is to be made again from a base of it.
     pub async fn branch_trash_in_tx(
         &self,
         tx: &mut Tx,
@@ -52,7 +55,9 @@ impl Store {
                      purge_at = now() + make_interval(secs => $3), parent_id = null,
                      former_parent_id = coalesce(parent_id, former_parent_id), generation = generation + 1
                  where b.id = $1 and b.project_id = $2 and b.deleted_at is null
-                   and exists (select from volumes v where v.id = b.volume_id and v.state = 'admitted')
+                   and exists (select from volumes v where v.id = b.volume_id
+                               and (v.state in ('present', 'admitted')
+                                    or exists (select from bases x where x.volume_id = v.id)))
                  returning b.id),
              ended as (
                  update awake_periods set ended_at = now(), end_cause = 'request'
@@ -166,7 +171,7 @@ impl Store {
         let query = sqlx::query_as(
             "select holder_of(p.organization_id), v.id from volumes v
              join branches b on b.id = v.branch_id join projects p on p.id = b.project_id
-             where v.host_id = $1 and v.state = 'admitted' and b.goal <> 'deleted'
+             where v.host_id = $1 and v.state in ('present', 'admitted') and b.goal <> 'deleted'
                and (b.goal = 'trashed' or exists (select from branch_versions n where n.volume_id = v.id))",
         );
         let rows: Vec<(String, String)> = query.bind(host.as_str()).fetch_all(&self.pool).await?;

@@ -25,8 +25,8 @@ const BROUGHT_BACK: &str = "a request to the API, from the trash";
 
 impl Branches {
     /// Deletes a branch: it is gone for everybody at once, and waits in the
-    /// trash. With `purge`, and when it never came up, its data is removed in
-    /// the background.
+    /// trash. With `purge`, and when its data was never there, what there is of it is
+    /// removed in the background.
     ///
     /// # Errors
     /// `project_not_found`, `branch_not_found`, `branch_protected`
@@ -71,7 +71,8 @@ impl Branches {
             self.store.trash_trim_in_tx(&mut tx, organization, self.limits.branches_max).await?
         } else {
             let doomed = Doomed::Branch(id);
-            self.store.branch_delete_in_tx(&mut tx, &project.id, doomed, "branch deleted").await?;
+            let reason = if purge || keep.is_zero() { "branch deleted" } else { "its data was never there" };
+            self.store.branch_delete_in_tx(&mut tx, &project.id, doomed, reason).await?;
             vec![]
         };
         tx.commit().await?;

@@ -101,8 +101,17 @@ impl Reconciler {
         let inner = &self.inner;
         let branch = &work.branch.id;
         inner.store.branch_report(branch, token, BranchState::Hibernating, "").await?;
-        self.remember_statistics(work).await;
-        let kept = inner.engine.sleep(&work.instance, &work.volume.id).await?;
+        let kept = match work.volume.state {
+            VolumeState::Admitted => {
+                self.remember_statistics(work).await;
+                inner.engine.sleep(&work.instance, &work.volume.id).await?
+            }
+            // It still has the passwords of what it is a copy of.
+            _ => {
+                inner.engine.stop(&work.instance, Some(&work.volume.id), StopMode::Fast).await?;
+                None
+            }
+        };
         failpoint!("reconciler.asleep");
         if kept.is_none() {
             tracing::info!(%branch, "branch {branch} changed while it was put to sleep: it will be woken to authenticate");

@@ -81,3 +81,30 @@ fn a_branch_sleeps_wakes_and_is_deleted_while_a_replica_of_it_is_copied() {
         scene.ends_well();
     }
 }
+
+#[test]
+fn a_branch_that_is_deleted_while_its_replacement_comes_up_is_in_the_trash() {
+    let mut metastore = Metastore::start();
+    // Before its server is started, and when its first start is all but done; and with a process that dies.
+    for (step, dies) in [("starting", false), ("detaching", false), ("detaching", true)] {
+        let mut scene = Scene::begin(&mut metastore);
+        scene.create_branch();
+        scene.until_settled();
+        scene.create_branch();
+        scene.until_settled();
+        scene.reset_branch();
+        scene.until_primary(step);
+        scene.withhold(Some(step));
+        scene.delete_branch();
+        scene.pass(Duration::from_secs(1));
+        if dies {
+            scene.replace_process(Duration::ZERO);
+        }
+        scene.withhold(None);
+        scene.until_servers_run(1);
+        scene.until_settled();
+        scene.undelete_branch();
+        scene.until_servers_run(2);
+        scene.ends_well();
+    }
+}

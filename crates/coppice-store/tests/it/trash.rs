@@ -109,12 +109,49 @@ async fn the_name_of_what_is_in_the_trash_is_free_and_may_be_taken_when_it_comes
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nothing_is_kept_of_a_branch_that_never_came_up() {
+async fn nothing_is_kept_of_a_branch_whose_data_was_never_there() {
     let server = Postgres::shared();
     let (store, mut sql) = with_tree(&server).await;
     sqlx::raw_sql("update volumes set state = 'planned'").execute(&mut sql).await.unwrap();
     assert!(!trash(&store, 'c', DAY).await);
     assert_eq!(seen(&store).await, "a<- b<a c<b", "to be deleted for good");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_replaced_is_kept_though_the_first_start_of_what_replaced_it_is_not_done() {
+    let server = Postgres::shared();
+    let (store, mut sql) = with_tree(&server).await;
+    let replaced = format!(
+        "insert into volumes (id, host_id, branch_id, state, account, image_major, image_minor)
+             select 'former', host_id, branch_id, 'present', account + 10, 18, 0 from volumes where id = '{c}';
+         insert into branch_versions values ('former', '{c}', now(), now(), 'reset', now() + interval '1 day');
+         update volumes set state = 'present' where id = '{c}'",
+        c = id('c')
+    );
+    sqlx::raw_sql(sqlx::AssertSqlSafe(replaced)).execute(&mut sql).await.unwrap();
+    assert!(trash(&store, 'c', DAY).await);
+    assert_eq!((in_trash(&store).await, tombstones(&mut sql).await.as_str()), (vec![id('c')], ""));
+    let kept = store.kept_volumes(&HostId::from_trusted("h")).await.unwrap();
+    let mut kept: Vec<_> = kept.iter().map(|(_, volume)| &volume.as_str()[..1]).collect();
+    kept.sort_unstable();
+    assert_eq!(kept, ["c", "f"], "and makes room when there is none");
+    assert!(undelete(&store, 'c', None).await.unwrap());
+    assert_eq!(store.branch_versions(&id('c')).await.unwrap().len(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_to_be_made_again_from_its_base_is_kept() {
+    let server = Postgres::shared();
+    let (store, mut sql) = with_tree(&server).await;
+    let lost = format!(
+        "insert into bases (name, volume_id, branch_id, taken_at, seen_at, bytes, new_bytes)
+             values ('base', '{c}', '{c}', now(), now(), 0, 0);
+         update volumes set state = 'planned', base = 'base'",
+        c = id('c')
+    );
+    sqlx::raw_sql(sqlx::AssertSqlSafe(lost)).execute(&mut sql).await.unwrap();
+    assert!(trash(&store, 'c', DAY).await && undelete(&store, 'c', None).await.unwrap());
+    assert!(!trash(&store, 'b', DAY).await, "which is another's base");
 }
 
 #[tokio::test(flavor = "multi_thread")]
