@@ -10,7 +10,7 @@ use std::time::Instant;
 
 use chrono::{DateTime, Utc};
 use coppice_core::storage::VolumeBytes;
-use coppice_core::usage::{LastTurn, Witness};
+use coppice_core::usage::Witness;
 use coppice_core::{BranchId, Error, HostId, Result, VolumeId};
 use coppice_engine::SharedEngine;
 use coppice_store::{MeteredVolume, Store, StoredBytes, UsageReading, UsageTurn};
@@ -46,12 +46,9 @@ impl Metering {
     /// A turn of the meter: time counts until now, what branches use is read,
     /// and hours that are over are sealed.
     pub(crate) async fn take_turn(&self) -> Result<()> {
-        // Read first: then it is not later than the metastore's time.
-        let begun = Instant::now();
         let last = *self.since_turn.last.lock();
-        let last = last.map(|(at, seen)| LastTurn { at, ago: begun - seen });
-        let turn = self.store.usage_turn(last).await?;
-        *self.since_turn.last.lock() = Some((turn.now, begun));
+        let turn = self.store.usage_turn(last, Instant::now).await?;
+        *self.since_turn.last.lock() = Some((turn.now, turn.seen));
         report(&turn);
         self.write_egress().await?;
         let stored = self.read_storage().await?;
@@ -152,7 +149,7 @@ fn stored(
 
 /// Says which time does not count.
 fn report(turn: &UsageTurn) {
-    let UsageTurn { now, counted_until, witness } = turn;
+    let UsageTurn { now, counted_until, witness, .. } = turn;
     match (witness, counted_until) {
         (Witness::Resumes { until }, Some(_)) if until < now => {
             tracing::warn!(

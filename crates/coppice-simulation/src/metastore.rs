@@ -1,9 +1,9 @@
 //! The metastore of histories: a real PostgreSQL whose clock is the
 //! simulation's.
 //!
-//! The platform's statements ask `now()` for the time. Here that name finds a
-//! function of the database's own, which reads a file that the simulation
-//! writes.
+//! The platform's statements ask `now()` for the time, and the meter asks
+//! `clock_timestamp()`. Here these names find functions of the database's own,
+//! which read a file that the simulation writes.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt as _;
@@ -63,6 +63,8 @@ impl Metastore {
         admin.query(&format!(
             "create function public.now() returns timestamptz language sql stable
                  as $$ select pg_read_file('{}')::timestamptz $$;
+             create function public.clock_timestamp() returns timestamptz language sql stable
+                 as $$ select public.now() $$;
              alter database {database} set search_path = public, pg_catalog;
              alter database {database} set plan_cache_mode = force_generic_plan",
             clock_path.display()

@@ -3,6 +3,8 @@
 //! (`migrations/0270_usage.sql`), in the statements that change what a branch
 //! should be. What comes of it is in `usage_report.rs`.
 
+use std::time::Instant;
+
 use chrono::{DateTime, Utc};
 use coppice_core::usage::{LastTurn, Meter, Witness};
 use coppice_core::{BranchId, HostId, VolumeId};
@@ -93,6 +95,8 @@ pub struct MeteredVolume {
 pub struct UsageTurn {
     /// The metastore's time.
     pub now: DateTime<Utc>,
+    /// The same by the clock of this process that nobody sets.
+    pub seen: Instant,
     /// Until when time had counted before; none when it never did.
     pub counted_until: Option<DateTime<Utc>>,
     /// Which time counts from here on.
@@ -108,28 +112,41 @@ impl Store {
         Ok((tx, sealed_until))
     }
 
-    /// Notes that a control plane is there, whose last turn was `last`.
-    pub async fn usage_turn(&self, last: Option<LastTurn>) -> Result<UsageTurn> {
+    /// Notes that a control plane is there, whose last turn was at `last`, by the metastore's time
+    /// and by `clock`, which nobody sets.
+    ///
+    /// Both are read when there is nothing left to wait for: a metastore with much to do lets this
+    /// wait for a connection, or for another turn, and a time between the one reading and the other
+    /// would be taken for a leap.
+    pub async fn usage_turn(
+        &self,
+        last: Option<(DateTime<Utc>, Instant)>,
+        clock: impl FnOnce() -> Instant + Send,
+    ) -> Result<UsageTurn> {
         let (mut tx, _) = self.usage_upkeep().await?;
+        // Read first: then it is not later than the metastore's time.
+        let seen = clock();
+        // `now()` is when the transaction began, before it waited for the one before it.
         let (now, counted_until): (DateTime<Utc>, Option<DateTime<Utc>>) =
-            sqlx::query_as("select now(), (select max(until) from usage_witnessed)")
+            sqlx::query_as("select clock_timestamp(), (select max(until) from usage_witnessed)")
                 .fetch_one(&mut *tx)
                 .await?;
+        let last = last.map(|(at, before)| LastTurn { at, ago: seen.saturating_duration_since(before) });
         let witness = Witness::of(now, counted_until, last);
         match witness {
             Witness::GoesOn => count_until(&mut tx, now).await?,
             Witness::Resumes { until } => {
                 count_until(&mut tx, until).await?;
-                begin_to_count(&mut tx).await?;
+                begin_to_count(&mut tx, now).await?;
             }
             Witness::Waits => {}
             Witness::TurnsBack => {
-                turn_back(&mut tx).await?;
-                begin_to_count(&mut tx).await?;
+                turn_back(&mut tx, now).await?;
+                begin_to_count(&mut tx, now).await?;
             }
         }
         tx.commit().await?;
-        Ok(UsageTurn { now, counted_until, witness })
+        Ok(UsageTurn { now, seen, counted_until, witness })
     }
 
     /// Branches whose files are on a host, those in the trash among them.
@@ -347,8 +364,9 @@ async fn count_until(tx: &mut Tx, until: DateTime<Utc>) -> Result<()> {
     Ok(())
 }
 
-async fn begin_to_count(tx: &mut Tx) -> Result<()> {
-    sqlx::query("insert into usage_witnessed (began_at, until) values (now(), now()) on conflict do nothing")
+async fn begin_to_count(tx: &mut Tx, now: DateTime<Utc>) -> Result<()> {
+    sqlx::query("insert into usage_witnessed (began_at, until) values ($1, $1) on conflict do nothing")
+        .bind(now)
         .execute(&mut **tx)
         .await?;
     Ok(())
@@ -356,24 +374,28 @@ async fn begin_to_count(tx: &mut Tx) -> Result<()> {
 
 /// The clock was set back: nothing is noted for later than now, so that what
 /// comes is counted when it comes. Hours that are sealed stay.
-async fn turn_back(tx: &mut Tx) -> Result<()> {
+async fn turn_back(tx: &mut Tx, now: DateTime<Utc>) -> Result<()> {
     for statement in [
-        "delete from usage_witnessed where began_at >= now()",
-        "update usage_witnessed set until = now() where until > now()",
-        "delete from usage_periods where ended_at is not null and began_at >= now()",
-        "update usage_periods set ended_at = now() where ended_at > now()",
-        "update usage_periods set began_at = now() where began_at > now()",
-        "delete from usage_storage where ended_at is not null and began_at >= now()",
-        "update usage_storage set ended_at = now() where ended_at > now()",
-        "update usage_storage set began_at = now() where began_at > now()",
-        "delete from usage_egress where hour > now()",
-        "update usage_meter set sealed_until = date_trunc('hour', now(), 'UTC') where sealed_until > now()",
+        "delete from usage_witnessed where began_at >= $1",
+        "update usage_witnessed set until = $1 where until > $1",
+        "delete from usage_periods where ended_at is not null and began_at >= $1",
+        "update usage_periods set ended_at = $1 where ended_at > $1",
+        "update usage_periods set began_at = $1 where began_at > $1",
+        "delete from usage_storage where ended_at is not null and began_at >= $1",
+        "update usage_storage set ended_at = $1 where ended_at > $1",
+        "update usage_storage set began_at = $1 where began_at > $1",
+        "delete from usage_egress where hour > $1",
+        "update usage_meter set sealed_until = date_trunc('hour', $1, 'UTC') where sealed_until > $1",
+    ] {
+        sqlx::query(statement).bind(now).execute(&mut **tx).await?;
+    }
+    sqlx::query(
         "with moved as (delete from usage_labels where from_hour > labels_hour() returning *)
          insert into usage_labels (branch_id, from_hour, labels)
          select distinct on (branch_id) branch_id, labels_hour(), labels from moved order by branch_id, from_hour desc
          on conflict (branch_id, from_hour) do update set labels = excluded.labels",
-    ] {
-        sqlx::query(statement).execute(&mut **tx).await?;
-    }
+    )
+    .execute(&mut **tx)
+    .await?;
     Ok(())
 }

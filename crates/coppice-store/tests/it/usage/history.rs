@@ -8,7 +8,7 @@ use coppice_core::usage::{LastTurn, Witness};
 use coppice_core::{BranchId, OrganizationId};
 use coppice_store::{StoredBytes, UsageGrouping, UsageReading};
 
-use super::{Metered, branch_id};
+use super::{Metered, branch_id, take_turn};
 
 /// A history as a seed decides it, held against ranges at every seal.
 struct History {
@@ -72,7 +72,7 @@ impl History {
 
     async fn turn(&mut self, plane: usize) {
         let store = if plane == 0 { &self.metered.store } else { &self.metered.other };
-        let turn = store.usage_turn(self.last[plane]).await.unwrap();
+        let turn = take_turn(store, self.last[plane]).await;
         self.last[plane] = Some(LastTurn { at: turn.now, ago: Duration::ZERO });
         if turn.witness == Witness::TurnsBack {
             let now = self.metered.now;

@@ -4,7 +4,7 @@ use chrono::TimeDelta;
 use coppice_core::usage::{LastTurn, Meter, Witness};
 use coppice_store::{ByLabels, UsageGrouping};
 
-use super::{Metered, SECOND, branch_id};
+use super::{Metered, SECOND, branch_id, take_turn};
 
 impl Metered {
     /// Seconds awake by labels, as a text.
@@ -59,14 +59,14 @@ async fn labels_of_a_clock_that_was_ahead_count_from_when_it_was_put_right() {
     let mut metered = Metered::new().await;
     metered.make(&branch_id(1)).await;
     metered.meter(4).await;
-    let turn = metered.store.usage_turn(None).await.unwrap();
+    let turn = take_turn(&metered.store, None).await;
     metered.pass(TimeDelta::days(3000)).await;
     metered.label(r#"{"team": "shop"}"#).await;
     let last = LastTurn { at: turn.now, ago: std::time::Duration::from_secs(30) };
-    let leapt = metered.store.usage_turn(Some(last)).await.unwrap();
+    let leapt = take_turn(&metered.store, Some(last)).await;
     metered.set_clock(turn.now + TimeDelta::seconds(90)).await;
     let last = LastTurn { at: leapt.now, ago: std::time::Duration::from_secs(60) };
-    assert_eq!(metered.store.usage_turn(Some(last)).await.unwrap().witness, Witness::TurnsBack);
+    assert_eq!(take_turn(&metered.store, Some(last)).await.witness, Witness::TurnsBack);
     metered.meter(3).await;
     let all = metered.awake_by_labels(ByLabels::All).await;
     assert_eq!(all.len(), 2, "{all:?}");

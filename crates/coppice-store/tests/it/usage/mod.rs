@@ -4,12 +4,14 @@ mod history;
 mod labels;
 mod report;
 
-use std::time::Duration;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use chrono::{DateTime, DurationRound as _, TimeDelta, Utc};
 use coppice_core::usage::{LastTurn, Meter, Witness};
 use coppice_core::{BranchId, OrganizationId};
-use coppice_store::{Store, StoredBytes, UsageGrouping, UsageQuery, UsageReading, UsageRow};
+use coppice_store::{Store, StoredBytes, UsageGrouping, UsageQuery, UsageReading, UsageRow, UsageTurn};
 use sqlx::{AssertSqlSafe, PgConnection};
 
 use crate::postgres::Postgres;
@@ -34,6 +36,8 @@ impl Metered {
             "create schema test; create table test.clock (at timestamptz);
              insert into test.clock values ('2026-03-01T11:58:00Z');
              create function public.now() returns timestamptz language sql stable
+                 as $$ select at from test.clock $$;
+             create function public.clock_timestamp() returns timestamptz language sql stable
                  as $$ select at from test.clock $$;
              do $$ begin
                  execute format('alter database %I set search_path = public, pg_catalog', current_database());
@@ -91,7 +95,7 @@ impl Metered {
     async fn meter(&mut self, minutes: i64) {
         let mut last = None;
         for _ in 0..=minutes {
-            let turn = self.store.usage_turn(last).await.unwrap();
+            let turn = take_turn(&self.store, last).await;
             while self.store.usage_seal().await.unwrap().is_some() {}
             last = Some(LastTurn { at: turn.now, ago: Duration::from_secs(60) });
             self.pass(TimeDelta::minutes(1)).await;
@@ -119,6 +123,13 @@ impl Metered {
     }
 }
 
+/// A turn of a control plane that had its last one so long ago.
+async fn take_turn(store: &Store, last: Option<LastTurn>) -> UsageTurn {
+    let began = Instant::now();
+    let ago = last.map_or(Duration::ZERO, |last| last.ago);
+    store.usage_turn(last.map(|last| (last.at, began)), || began + ago).await.unwrap()
+}
+
 pub(crate) fn branch_id(number: usize) -> String {
     format!("b{number:025}")
 }
@@ -129,7 +140,7 @@ const SECOND: i128 = 1_000_000;
 async fn a_branch_counts_by_what_it_was_to_be_and_is_known_after_its_end() {
     let mut metered = Metered::new().await;
     let id = branch_id(1);
-    metered.store.usage_turn(None).await.unwrap();
+    take_turn(&metered.store, None).await;
     metered.make(&id).await;
     let reading = |bytes| UsageReading {
         branch: BranchId::from_trusted(branch_id(1)),
@@ -167,7 +178,7 @@ async fn a_branch_counts_by_what_it_was_to_be_and_is_known_after_its_end() {
 #[tokio::test]
 async fn a_branch_that_flips_all_the_time_pays_for_each_part_of_it_and_no_more() {
     let mut metered = Metered::new().await;
-    metered.store.usage_turn(None).await.unwrap();
+    take_turn(&metered.store, None).await;
     metered.make(&branch_id(1)).await;
     for second in 0..120 {
         let kind = if second % 2 == 0 { "micro" } else { "small" };
@@ -193,7 +204,7 @@ async fn a_branch_that_flips_all_the_time_pays_for_each_part_of_it_and_no_more()
         ))
         .await;
     metered.run("update branches set goal = 'trashed', deleted_at = now(), purge_at = now() where goal <> 'deleted'").await;
-    metered.store.usage_turn(None).await.unwrap();
+    take_turn(&metered.store, None).await;
     assert_eq!(metered.total(Meter::Awake, "micro").await, 36 * SECOND + 1000);
     assert_eq!(metered.total(Meter::Awake, "small").await, 42 * SECOND);
     assert_eq!(metered.total(Meter::Asleep, "").await, 52 * SECOND + 1000, "one in the trash sleeps");
@@ -229,16 +240,16 @@ async fn time_without_a_control_plane_and_leaps_of_the_clock_cost_nothing() {
     metered.meter(4).await;
     metered.pass(TimeDelta::hours(7)).await;
     metered.meter(4).await;
-    let turn = metered.store.usage_turn(None).await.unwrap();
+    let turn = take_turn(&metered.store, None).await;
     // The clock leaps by years, and is put right.
     metered.pass(TimeDelta::days(3000)).await;
     let last = LastTurn { at: turn.now, ago: Duration::from_secs(30) };
-    let leapt = metered.store.usage_turn(Some(last)).await.unwrap();
+    let leapt = take_turn(&metered.store, Some(last)).await;
     assert_eq!(leapt.witness, Witness::Resumes { until: turn.now + TimeDelta::seconds(30) });
     while metered.store.usage_seal().await.unwrap().is_some() {}
     let last = LastTurn { at: leapt.now, ago: Duration::from_secs(60) };
     metered.set_clock(turn.now + TimeDelta::seconds(90)).await;
-    assert_eq!(metered.store.usage_turn(Some(last)).await.unwrap().witness, Witness::TurnsBack);
+    assert_eq!(take_turn(&metered.store, Some(last)).await.witness, Witness::TurnsBack);
     metered.meter(1).await;
     metered.run("update branches set goal = 'hibernated'").await;
     metered.meter(150).await;
@@ -272,4 +283,35 @@ async fn what_others_were_told_is_forgotten_after_400_days_and_its_hours_stay_as
         let known = metered.store.record_exists_in_tx(&mut tx, "l-1", "d", hour).await.unwrap();
         assert_eq!(known, is_known, "{days} days ago");
     }
+}
+
+#[tokio::test]
+async fn time_that_a_turn_waits_for_counts_as_any_other() {
+    let mut metered = Metered::new().await;
+    let (began, waited) = (Instant::now(), Arc::new(AtomicBool::new(false)));
+    let first = metered.store.usage_turn(None, || began).await.unwrap();
+    let mut holder = metered.other.begin().await.unwrap();
+    sqlx::raw_sql("select from usage_meter for update").execute(&mut *holder).await.unwrap();
+    metered.pass(TimeDelta::seconds(60)).await;
+    let (store, has_waited) = (metered.store.clone(), waited.clone());
+    let turn = tokio::spawn(async move {
+        let passed = || Duration::from_secs(if has_waited.load(Ordering::Relaxed) { 100 } else { 60 });
+        store.usage_turn(Some((first.now, first.seen)), || began + passed()).await.unwrap()
+    });
+    let waits = "select count(*) from pg_locks where not granted and pid in
+         (select pid from pg_stat_activity where datname = current_database())";
+    let deadline = tokio::time::Instant::now() + Duration::from_secs(60);
+    while metered.number(waits).await == 0 {
+        assert!(tokio::time::Instant::now() < deadline && !turn.is_finished(), "it does not wait");
+        tokio::task::yield_now().await;
+    }
+    metered.pass(TimeDelta::seconds(40)).await;
+    waited.store(true, Ordering::Relaxed);
+    holder.commit().await.unwrap();
+    let turn = turn.await.unwrap();
+    assert_eq!(
+        (turn.now - first.now, turn.seen - began),
+        (TimeDelta::seconds(100), Duration::from_secs(100))
+    );
+    assert_eq!(turn.witness, Witness::GoesOn);
 }
