@@ -10,6 +10,7 @@
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
+use coppice_core::limits::INSTANCES_PER_BRANCH_MAX;
 use coppice_core::{BranchId, InstanceId};
 use coppice_engine::Answer;
 use coppice_turns::{Busy, Work};
@@ -18,7 +19,7 @@ use tokio::sync::Semaphore;
 use tokio::time::MissedTickBehavior;
 
 use super::Reconciler;
-use super::attempt::pause;
+use super::tries::{RECOVERY, Tries};
 
 /// How often it is seen to that every server has answered.
 const LOOK: Duration = Duration::from_secs(2);
@@ -37,11 +38,6 @@ const REFUSAL_PATIENCE: Duration = Duration::from_secs(20);
 const SILENCE_PATIENCE: Duration = Duration::from_secs(60);
 /// Longest patience: what a start itself may take.
 const PATIENCE_MAX: Duration = Duration::from_secs(600);
-/// A server that answers for so long is well again.
-const RECOVERY: Duration = Duration::from_secs(600);
-/// Starts of a server that nobody put to sleep that come at once. Each costs the
-/// machine more than the branch, so the next ones have to wait.
-const STARTS_AT_ONCE: u32 = 5;
 
 /// What follows from how a server answers.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -67,16 +63,16 @@ struct Patient {
     /// How often it was started anew, and when last.
     starts: u32,
     last_start: Option<Instant>,
-    /// Starts since it was put to sleep last, or was well for long, and the last
-    /// of them.
-    tries: u32,
-    last_try: Option<Instant>,
+    /// Starts since it was put to sleep last, or was well for long.
+    tries: Tries,
 }
 
 /// What is known of servers that did not answer some time.
 #[derive(Debug)]
 pub(super) struct Health {
     patients: Mutex<HashMap<BranchId, Patient>>,
+    /// Starts of replicas, also of those that were made anew.
+    replicas: Mutex<HashMap<InstanceId, Tries>>,
     /// Branches whose server is being asked.
     asked: Busy<BranchId>,
     looks: Semaphore,
@@ -87,6 +83,7 @@ impl Default for Health {
     fn default() -> Self {
         Self {
             patients: Mutex::default(),
+            replicas: Mutex::default(),
             asked: Busy::default(),
             looks: Semaphore::new(LOOKS_MAX),
             looks_at_ill: Semaphore::new(LOOKS_AT_ILL_MAX),
@@ -132,20 +129,24 @@ impl Health {
     /// longer each time that it ended again.
     pub(super) fn rest(&self, branch: &BranchId) -> Duration {
         let patients = self.patients.lock();
-        let Some(patient) = patients.get(branch) else { return Duration::ZERO };
-        let Some(last_try) = patient.last_try else { return Duration::ZERO };
-        let beyond = patient.tries.saturating_sub(STARTS_AT_ONCE);
-        let rest = if beyond == 0 { Duration::ZERO } else { pause(beyond) };
-        rest.saturating_sub(last_try.elapsed())
+        patients.get(branch).map_or(Duration::ZERO, |patient| patient.tries.rest())
+    }
+
+    /// The same of a replica, before it is started or made anew.
+    pub(super) fn rest_of_replica(&self, replica: &InstanceId) -> Duration {
+        self.replicas.lock().get(replica).map_or(Duration::ZERO, Tries::rest)
+    }
+
+    /// A replica's server is started.
+    pub(super) fn replica_starts(&self, replica: &InstanceId) {
+        self.replicas.lock().entry(replica.clone()).or_default().note();
     }
 
     /// A new process takes the place of one that ended, or did not answer.
     pub(super) fn starts_anew(&self, branch: &BranchId) {
         let mut patients = self.patients.lock();
         let patient = patients.entry(branch.clone()).or_default();
-        let is_again = patient.last_try.is_some_and(|last| last.elapsed() < RECOVERY);
-        patient.tries = if is_again { patient.tries + 1 } else { 1 };
-        patient.last_try = Some(Instant::now());
+        patient.tries.note();
         if patient.complaint.take().is_some_and(|complaint| matches!(complaint.verdict, Verdict::Hopeless(_)))
         {
             patient.starts += 1;
@@ -156,6 +157,10 @@ impl Health {
     /// Forgets a branch whose server is not expected to answer.
     pub(super) fn forget(&self, branch: &BranchId) {
         self.patients.lock().remove(branch);
+        let mut replicas = self.replicas.lock();
+        for ordinal in 2..=INSTANCES_PER_BRANCH_MAX {
+            replicas.remove(&InstanceId::new(branch, ordinal));
+        }
     }
 
     /// Whether the branch's server did not answer when it was last asked.
@@ -193,8 +198,9 @@ impl Health {
         self.patients.lock().retain(|branch, patient| {
             let is_well = patient.complaint.is_none() && !self.asked.has(branch);
             let is_recent = |start: Option<Instant>| start.is_some_and(|start| start.elapsed() < RECOVERY);
-            !is_well || is_recent(patient.last_start) || is_recent(patient.last_try)
+            !is_well || is_recent(patient.last_start) || patient.tries.are_recent()
         });
+        self.replicas.lock().retain(|_, tries| tries.are_recent());
     }
 }
 
@@ -279,28 +285,18 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_ends_again_and_again_is_started_later_each_time() {
+    fn servers_that_end_again_and_again_rest_until_their_branch_is_put_to_sleep() {
         let (health, branch) = (Health::default(), BranchId::from_trusted("br_1"));
-        let start = || {
+        let (replica, other) = (InstanceId::new(&branch, 2), InstanceId::new(&branch, 3));
+        for _ in 0..10 {
             health.starts_anew(&branch);
-            health.rest(&branch)
-        };
-        for _ in 0..STARTS_AT_ONCE {
-            assert_eq!(start(), Duration::ZERO, "that happens");
+            health.replica_starts(&replica);
         }
-        let mut last = Duration::ZERO;
-        for _ in 0..20 {
-            let rest = start();
-            assert!(rest > last || rest > Duration::from_secs(29), "{rest:?} after {last:?}");
-            last = rest;
-        }
-        let long_ago = Instant::now().checked_sub(Duration::from_secs(31));
-        health.patients.lock().get_mut(&branch).expect("known").last_try = long_ago;
-        assert_eq!(health.rest(&branch), Duration::ZERO, "it has rested");
         health.discharge();
-        assert!(!health.patients.lock().is_empty(), "and is not forgotten for that");
+        assert!(!health.rest(&branch).is_zero() && !health.rest_of_replica(&replica).is_zero());
+        assert!(health.rest_of_replica(&other).is_zero(), "each for itself");
         health.forget(&branch);
-        assert_eq!(start(), Duration::ZERO, "who wakes it after its sleep does not wait");
+        assert!(health.rest(&branch).is_zero() && health.rest_of_replica(&replica).is_zero());
     }
 
     #[test]

@@ -19,6 +19,7 @@ mod replica_notes;
 mod replicas;
 mod steps;
 mod tending;
+mod tries;
 mod upgrade_turns;
 mod upgrade_words;
 mod upgrades;

@@ -35,6 +35,9 @@ const LARGE_PATIENCE: Duration = Duration::from_secs(10);
 /// One that does not answer for so long is started anew.
 const SILENCE_PATIENCE: Duration = Duration::from_secs(60);
 
+/// What its owner is told of one that rests before it is made anew.
+const LOST_AGAIN: &str = "it could not follow again and again, so it waits until it is made anew";
+
 impl Reconciler {
     /// What is there of a branch's replicas.
     pub(super) async fn observe_replicas(&self, work: &BranchWork) -> Result<ReplicasSeen, StepError> {
@@ -223,6 +226,10 @@ impl Reconciler {
         token: ClaimToken,
     ) -> Result<(), StepError> {
         let instance = &replica.instance;
+        // Whoever owns it can drop its slot as often as they like.
+        if !self.inner.health.rest_of_replica(instance).is_zero() {
+            return Err(StepError::NotYet(LOST_AGAIN));
+        }
         tracing::info!(%instance, "replica {instance} can't follow its primary from where it is: it is made anew");
         self.stop_replica(work, replica, StopMode::Immediate, token).await?;
         self.inner.engine.forget_replica(&work.instance, instance).await?;
@@ -244,6 +251,11 @@ impl Reconciler {
         token: ClaimToken,
     ) -> Result<(), StepError> {
         self.report_replica(work, replica, false, token).await?;
+        let rest = self.inner.health.rest_of_replica(&replica.instance);
+        if !rest.is_zero() {
+            return Err(StepError::Resting(rest));
+        }
+        self.inner.health.replica_starts(&replica.instance);
         self.inner.engine.start(&replica_spec(work, replica, token)).await?;
         metrics::started(replica.volume.state, work.branch.state);
         failpoint!("reconciler.replica_started");

@@ -72,3 +72,22 @@ fn a_process_that_stood_still_starts_no_replica_on_what_is_removed() {
     scene.resume_process();
     scene.ends_well();
 }
+
+#[test]
+fn a_replica_that_ends_again_and_again_is_started_later_each_time() {
+    let mut metastore = Metastore::start();
+    let mut scene = Scene::begin(&mut metastore);
+    scene.create_branch();
+    scene.until_settled();
+    scene.replicate_branch(1);
+    scene.until_settled();
+    for _ in 0..12 {
+        scene.end_server(2);
+        scene.until_servers_run(2);
+        scene.until_settled();
+    }
+    scene.end_server(2);
+    scene.pass(Duration::from_secs(10));
+    scene.until_servers_run(1);
+    scene.ends_well();
+}
