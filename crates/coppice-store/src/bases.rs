@@ -4,9 +4,8 @@ use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 use coppice_core::lsn::Lsn;
-use coppice_core::{BranchId, HostId, InstanceId, VolumeId};
-
-use sqlx::FromRow;
+use coppice_core::organization::Holder;
+use coppice_core::{BranchId, HostId, VolumeId};
 
 use crate::{Result, Store, StoreError};
 
@@ -32,28 +31,14 @@ pub struct BaseRow {
 pub struct StoredLog {
     /// Its branch.
     pub branch: BranchId,
+    /// Whose that is.
+    pub holder: Holder,
     /// The volume.
     pub volume: VolumeId,
     /// How far it is there; none until its next base is.
     pub stored: Option<Lsn>,
     /// Whether a server may be writing it.
     pub is_up: bool,
-}
-
-/// A volume of which a base is due.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct DueBase {
-    /// Its branch.
-    pub branch: BranchId,
-    /// The volume.
-    pub volume: VolumeId,
-    /// The branch's primary.
-    pub instance: InstanceId,
-    /// The newest base, and the checkpoint at which the volume rested then, if that can be gone by.
-    pub newest: Option<(String, Option<String>)>,
-    /// The volume, and those that it is a copy of, nearest first; without those whose newest
-    /// base is damaged.
-    pub lineage: Vec<VolumeId>,
 }
 
 /// See [`Store::volumes_from_bases`].
@@ -65,16 +50,6 @@ pub struct RecoveredVolumes {
     pub lost: Vec<(BranchId, String)>,
 }
 
-#[derive(FromRow)]
-struct DueRow {
-    branch: String,
-    volume: String,
-    instance: String,
-    name: Option<String>,
-    checkpoint: Option<String>,
-    lineage: Vec<String>,
-}
-
 /// A place in a log, as the metastore has it.
 pub(crate) fn stored_lsn(text: Option<String>) -> Result<Option<Lsn>> {
     let parsed = text.as_deref().map(str::parse).transpose();
@@ -82,63 +57,6 @@ pub(crate) fn stored_lsn(text: Option<String>) -> Result<Option<Lsn>> {
 }
 
 impl Store {
-    /// Volumes of a host that need a base, of branches that are not deleted and older
-    /// than `age`; those without one first.
-    ///
-    /// A base is good until its branch's time for another one, for a day while the log
-    /// behind it is in the store and not too long, and for an hour where no log is kept or
-    /// it is known to be damaged.
-    /// One whose log has a gap is renewed within a minute.
-    pub async fn base_due(&self, host: &HostId, age: Duration) -> Result<Vec<DueBase>> {
-        let rows: Vec<DueRow> = sqlx::query_as(
-            "select b.id as branch, v.id as volume, i.id as instance, x.name, x.checkpoint,
-                    array(with recursive line (id, parent, depth) as (
-                              select v.id, v.parent_volume_id, 0
-                              union all
-                              select p.id, p.parent_volume_id, line.depth + 1
-                              from line join volumes p on p.id = line.parent where line.depth < 20)
-                          select id from line
-                          where not exists (select from bases d where d.volume_id = line.id and d.damage <> ''
-                                            and not exists (select from bases later where later.volume_id = d.volume_id
-                                                            and later.taken_at > d.taken_at))
-                          order by depth) as lineage
-             from branches b join volumes v on v.id = b.volume_id
-             join instances i on i.branch_id = b.id and i.role = 'primary'
-             left join lateral (select name, seen_at, log_end, damage,
-                                       case damage when '' then checkpoint end as checkpoint from bases
-                                where volume_id = v.id order by taken_at desc limit 1) x on true
-             cross join lateral (select case when b.backup_day is null then 1440 else 10080 end) p (minutes)
-             cross join lateral (
-                 select extract(dow from utc)::integer * 1440 + extract(hour from utc)::integer * 60
-                        + extract(minute from utc)::integer - coalesce(b.backup_day, 0) * 1440 - b.backup_minute
-                 from (select now() at time zone 'UTC') n (utc)) since (minutes)
-             cross join lateral (
-                 select date_trunc('minute', now())
-                        - make_interval(mins => mod(since.minutes + 10080, p.minutes))) due (at)
-             where v.host_id = $1 and v.state = 'admitted' and b.goal in ('running', 'hibernated')
-               and b.created_at < now() - make_interval(secs => $2)
-               and (x.seen_at is null
-                    or x.seen_at < due.at
-                    or x.seen_at < now() - case when x.log_end is null or x.damage <> '' then interval '1 hour'
-                                                when v.stored_lsn is null then interval '1 minute'
-                                                else interval '1 day' end
-                    or v.stored_lsn - x.log_end > 1024 * 1024 * 1024)
-             order by x.seen_at nulls first, b.created_at",
-        )
-        .bind(host.as_str())
-        .bind(age.as_secs_f64())
-        .fetch_all(&self.pool)
-        .await?;
-        let due = rows.into_iter().map(|row| DueBase {
-            branch: BranchId::from_trusted(row.branch),
-            volume: VolumeId::from_trusted(row.volume),
-            instance: InstanceId::from_trusted(row.instance),
-            newest: row.name.map(|name| (name, row.checkpoint)),
-            lineage: row.lineage.into_iter().map(VolumeId::from_trusted).collect(),
-        });
-        Ok(due.collect())
-    }
-
     /// Records a base of a branch.
     pub async fn base_insert(
         &self,
@@ -192,22 +110,29 @@ impl Store {
     /// how far it is there, and whether a server may be writing it. Those of which no
     /// base can be made are left out, and those whose bases have no log.
     pub async fn log_stored(&self, host: &HostId) -> Result<Vec<StoredLog>> {
-        let rows: Vec<(String, String, Option<String>, bool)> = sqlx::query_as(
-            "select b.id, v.id, v.stored_lsn::text, b.goal = 'running' or b.state <> 'hibernated'
-             from branches b join volumes v on v.id = b.volume_id
-             where v.host_id = $1 and v.state = 'admitted' and b.goal in ('running', 'hibernated', 'trashed')
-               and (v.stored_lsn is not null
-                    or not b.backup_failing and b.goal <> 'trashed'
-                       and not exists (select from bases x where x.volume_id = v.id and x.log_end is null
-                                       and not exists (select from bases later where later.volume_id = v.id
-                                                       and later.taken_at > x.taken_at)))",
+        let rows: Vec<(String, String, String, Option<String>, bool)> = sqlx::query_as(
+            "with logs as materialized (
+                 select b.id as branch, p.organization_id, v.id as volume, v.stored_lsn::text as stored,
+                        b.goal = 'running' or b.state <> 'hibernated' as is_up
+                 from branches b join volumes v on v.id = b.volume_id join projects p on p.id = b.project_id
+                 where v.host_id = $1 and v.state = 'admitted' and b.goal in ('running', 'hibernated', 'trashed')
+                   and (v.stored_lsn is not null
+                        or not b.backup_failing and b.goal <> 'trashed'
+                           and not exists (select from bases x where x.volume_id = v.id and x.log_end is null
+                                           and not exists (select from bases later where later.volume_id = v.id
+                                                           and later.taken_at > x.taken_at)))),
+             held as materialized (
+                 select organization_id, holder_of(organization_id) as holder
+                 from (select distinct organization_id from logs) o)
+             select branch, holder, volume, stored, is_up from logs join held using (organization_id)",
         )
         .bind(host.as_str())
         .fetch_all(&self.pool)
         .await?;
-        let logs = rows.into_iter().map(|(branch, volume, lsn, is_up)| {
+        let logs = rows.into_iter().map(|(branch, holder, volume, lsn, is_up)| {
             let (branch, volume) = (BranchId::from_trusted(branch), VolumeId::from_trusted(volume));
-            Ok(StoredLog { branch, volume, stored: stored_lsn(lsn)?, is_up })
+            let holder = Holder::from_trusted(holder);
+            Ok(StoredLog { branch, holder, volume, stored: stored_lsn(lsn)?, is_up })
         });
         logs.collect()
     }

@@ -12,6 +12,7 @@
 
 mod audit;
 mod awake;
+mod base_turns;
 mod bases;
 mod branches;
 mod budget_parts;
@@ -88,7 +89,8 @@ use sqlx::PgPool;
 use sqlx::postgres::{PgConnectOptions, PgListener, PgPoolOptions};
 
 pub use audit::{AuditEnd, AuditFilter, NewAuditLine};
-pub use bases::{BaseRow, DueBase, RecoveredVolumes, StoredLog};
+pub use base_turns::DueBase;
+pub use bases::{BaseRow, RecoveredVolumes, StoredLog};
 pub use branches::{BranchNote, BranchQuotas, NewBranch};
 pub use budget_parts::BudgetPart;
 pub use budgets::{Budget, BudgetOutcome, BudgetReach};

@@ -8,6 +8,7 @@ use coppice_core::usage::METERING;
 use tokio::sync::OnceCell;
 
 use super::Tasks;
+use crate::backups::Making;
 use crate::drills::Rest;
 use crate::github::Redelivery;
 use crate::history::Keeper;
@@ -87,7 +88,11 @@ impl App {
         let every = self.config.store_interval;
         tasks.every("store_records", every, self, |app| async move { app.backups.send_records().await });
         tasks.within("store_logs", every, self, |app| async move { app.backups.send_logs().await });
-        tasks.every("store_bases", every, self, |app| async move { app.backups.make_bases().await });
+        let making = Arc::new(Making::default());
+        tasks.every("store_bases", every, self, move |app| {
+            let making = making.clone();
+            async move { app.backups.make_bases(&making).await }
+        });
         tasks.every("store_verification", PURGE, self, |app| async move { app.backups.verify_bases().await });
         let rest = Arc::new(Rest::default());
         tasks.every_taking("store_drills", DRILL_LOOK, DRILL_LONGEST, self, move |app| {

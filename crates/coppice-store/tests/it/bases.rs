@@ -5,7 +5,9 @@ use std::time::Duration;
 use chrono::{Datelike as _, TimeDelta, Timelike as _, Utc};
 use coppice_core::backup::{DrillReport, DrillResult};
 use coppice_core::lsn::Lsn;
+use coppice_core::organization::Holder;
 use coppice_core::{BranchId, HostId, VolumeId};
+use coppice_store::Room;
 use sqlx::{Executor as _, PgConnection};
 
 use crate::postgres::Postgres;
@@ -32,13 +34,18 @@ async fn back_up_at(sql: &mut PgConnection, ago: TimeDelta, is_weekly: bool) {
         .unwrap();
 }
 
+/// Room for two, one of a holder, beside what is being made.
+fn room(busy: &[&str]) -> Room {
+    Room { count: 2, each: 1, busy: busy.iter().copied().map(Holder::from_trusted).collect() }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_base_is_due_at_the_time_of_its_branch_and_after_a_day() {
     let server = Postgres::shared();
     let (store, mut sql) = with_rows(&server.database().await).await;
     sql.execute("update volumes set state = 'admitted', stored_lsn = '0/1'").await.unwrap();
     let due = async || {
-        let due = store.base_due(&HostId::from_trusted("h"), Duration::ZERO).await.unwrap();
+        let due = store.base_due(&HostId::from_trusted("h"), Duration::ZERO, &room(&[]), &[]).await.unwrap();
         due.into_iter().next().map(|due| due.newest.map(|(name, _)| name))
     };
     assert_eq!(due().await, Some(None), "there is none");
@@ -210,7 +217,7 @@ async fn a_branch_whose_newest_base_is_not_in_the_store_gets_another_and_its_log
     base(&mut sql, "second", "1 minute").await;
     let (host, age) = (HostId::from_trusted("h"), Duration::from_secs(60));
     let named = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
-    let is_due = async || !store.base_due(&host, age).await.unwrap().is_empty();
+    let is_due = async || !store.base_due(&host, age, &room(&[]), &[]).await.unwrap().is_empty();
     let stored = async || store.log_stored(&host).await.unwrap().remove(0).stored.map(|lsn| lsn.0);
     assert_eq!(store.base_recorded_besides(&named(&["second", "third"])).await.unwrap(), ["first"]);
     store.base_forget(&named(&["first"])).await.unwrap();
@@ -242,7 +249,8 @@ async fn a_damaged_base_is_followed_within_an_hour_by_one_that_takes_nothing_ove
     back_up_at(&mut sql, TimeDelta::hours(5), false).await;
     base(&mut sql, "first", "2 hours").await;
     sql.execute("update bases set checkpoint = 'here'").await.unwrap();
-    let due = async || store.base_due(&HostId::from_trusted("h"), Duration::ZERO).await.unwrap();
+    let due =
+        async || store.base_due(&HostId::from_trusted("h"), Duration::ZERO, &room(&[]), &[]).await.unwrap();
     assert!(due().await.is_empty());
     store.base_verified("first", "rot").await.unwrap();
     let found = due().await.remove(0);
@@ -257,4 +265,55 @@ async fn a_damaged_base_is_followed_within_an_hour_by_one_that_takes_nothing_ove
     assert!(store.log_advance(&volume, one, two).await.unwrap());
     store.log_lose(&volume).await.unwrap();
     assert!(!store.log_advance(&volume, two, Lsn(3)).await.unwrap(), "what comes next is lost");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_holder_with_many_branches_keeps_no_other_from_their_first_base() {
+    let server = Postgres::shared();
+    let (store, mut sql) = with_rows(&server.database().await).await;
+    sql.execute(
+        "insert into users (id, email, name) values ('many', 'many@example.com', ''), ('few', 'few@example.com', '');
+         insert into organizations (id, name) values ('many', 'many'), ('few', 'few');
+         insert into members (organization_id, user_id, role) values ('many', 'many', 'owner'), ('few', 'few', 'owner');
+         delete from branches",
+    )
+    .await
+    .unwrap();
+    for (branch, organization) in [("m1", "many"), ("m2", "many"), ("m3", "many"), ("f1", "few")] {
+        let id = format!("{branch:a<26}");
+        let made = format!(
+            "begin;
+             insert into projects values ('p{branch}', '{organization}', '{branch}', true, 5, true, 5, false, '[]', now(), now(), null);
+             insert into branches (id, project_id, name, description, region, image_major, image_minor,
+                 instance_type, replicas, storage_gib, parameters, preload_libraries, scale_to_zero,
+                 inactivity_minutes, goal, state, volume_id, password_sealed, managed_role_verifier)
+             values ('{id}', 'p{branch}', '{branch}', '', 'local', 18, 0, 'micro', 0, 1, '{{}}', '{{}}', true, 5,
+                 'running', 'ready', 'v{branch}', '', '');
+             insert into volumes (id, host_id, branch_id, state, account, image_major, image_minor)
+                 select 'v{branch}', 'h', '{id}', 'admitted', 20 + count(*), 18, 0 from volumes;
+             insert into instances (id, branch_id, ordinal, role, volume_id, host_id)
+                 values ('{id}-1', '{id}', 1, 'primary', 'v{branch}', 'h');
+             commit"
+        );
+        sql.execute(sqlx::AssertSqlSafe(made)).await.unwrap();
+    }
+    let due = async |busy: &[&str], besides: &[&str]| {
+        let besides: Vec<_> = besides.iter().copied().map(VolumeId::from_trusted).collect();
+        let host = HostId::from_trusted("h");
+        let due = store.base_due(&host, Duration::ZERO, &room(busy), &besides).await.unwrap();
+        let mut holders: Vec<_> = due.iter().map(|due| due.holder.as_str().to_owned()).collect();
+        holders.sort_unstable();
+        holders
+    };
+    assert_eq!(due(&[], &[]).await, ["few", "many"], "one of each");
+    assert_eq!(
+        due(&["many"], &["vm1"]).await,
+        ["few"],
+        "while one of theirs is made, none but a neighbour's"
+    );
+    assert_eq!(due(&["few"], &["vf1"]).await, ["many"]);
+    assert_eq!(due(&[], &["vm1", "vm2", "vm3", "vf1"]).await, [""; 0]);
+    let logs = store.log_stored(&HostId::from_trusted("h")).await.unwrap();
+    let of_few: Vec<_> = logs.iter().filter(|log| log.holder.as_str() == "few").collect();
+    assert_eq!((logs.len(), of_few.len()), (4, 1));
 }

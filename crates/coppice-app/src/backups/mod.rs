@@ -1,5 +1,8 @@
 //! What is kept in the store, away from this machine.
 
+mod making;
+mod uses;
+
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -9,12 +12,16 @@ use coppice_archive::{
     Archive, ArchiveError, BaseName, Connection, Manifest, PIECE_BYTES_MAX, Records, StoreFailure,
 };
 use coppice_core::lsn::Lsn;
+use coppice_core::organization::Holder;
 use coppice_core::{Error, ErrorCode, HostId, Result, VolumeId};
-use coppice_engine::{BasePlan, EngineError, SharedEngine};
-use coppice_failpoint::failpoint;
-use coppice_store::{BaseMoment, BaseRow, DueBase, Store, StoredLog};
-use futures_util::{StreamExt as _, stream};
+use coppice_engine::SharedEngine;
+use coppice_store::{BaseMoment, Store, StoredLog};
+use coppice_turns::Turns;
+use futures_util::future::join_all;
 use parking_lot::Mutex;
+
+pub(crate) use making::Making;
+use uses::Uses;
 
 use crate::metrics;
 use crate::secrets::MasterKey;
@@ -27,16 +34,18 @@ const RECORDS_KEPT: usize = 100;
 const EXPORT_SHARE: u32 = 20;
 /// How often the newest base of each branch is read through.
 const VERIFY_EVERY: Duration = Duration::from_secs(7 * 24 * 3600);
-/// Logs that are written to the store at a time.
+/// Pieces of logs that are written to the store at a time, …
 const LOGS_AT_ONCE: usize = 8;
-/// A branch that can't be backed up is tried again after this time.
-const REST: Duration = Duration::from_secs(600);
+/// … and of one holder: one is free for others.
+const LOGS_OF_HOLDER: usize = LOGS_AT_ONCE - 1;
 
 /// What the tasks that write to the store remember from turn to turn.
 #[derive(Debug, Default)]
 struct Upkeep {
-    /// Held while a base is made, or what nobody needs is removed.
+    /// Held while what nobody needs is removed, and what is there compared.
     bases: tokio::sync::Mutex<()>,
+    /// Bases that are made, and read. They begin while nothing is removed, and what they need stays.
+    uses: Uses,
     /// Once the records of bases are those of the store that this process has.
     compared: tokio::sync::OnceCell<()>,
     /// Objects with names of bases that can't be read, so are none.
@@ -52,18 +61,20 @@ struct Upkeep {
 }
 
 impl Upkeep {
-    /// Volumes whose logs are to be in the store; one that is new here is behind from now on.
+    /// Volumes whose logs are to be in the store, those that are furthest behind first; one that is new here is
+    /// behind from now on.
     fn begin_turn(&self, logs: Vec<StoredLog>) -> Vec<(StoredLog, Lsn)> {
         let (mut complete, mut sent, now) = (self.complete.lock(), self.sent.lock(), Instant::now());
         let resting: HashSet<_> =
             logs.iter().filter(|log| !log.is_up).map(|log| log.volume.clone()).collect();
         complete.retain(|volume| resting.contains(volume));
-        let due: Vec<_> = logs.into_iter().filter(|log| !complete.contains(&log.volume)).collect();
+        let mut due: Vec<_> = logs.into_iter().filter(|log| !complete.contains(&log.volume)).collect();
         let before = std::mem::take(&mut *sent);
         sent.extend(
             due.iter()
                 .map(|StoredLog { volume, .. }| (volume.clone(), before.get(volume).copied().unwrap_or(now))),
         );
+        due.sort_by_key(|log| sent.get(&log.volume).copied());
         due.into_iter().filter_map(|log| log.stored.map(|stored| (log, stored))).collect()
     }
 
@@ -143,6 +154,8 @@ pub struct Backups {
     /// How often what has changed is.
     interval: Duration,
     upkeep: Arc<Upkeep>,
+    /// Pieces of logs, by whose they are.
+    pieces: Turns<Holder>,
 }
 
 impl Backups {
@@ -154,69 +167,8 @@ impl Backups {
         host: HostId,
         interval: Duration,
     ) -> Self {
-        Self { store, engine, key, archive, host, interval, upkeep: Arc::default() }
-    }
-
-    /// Makes the bases that are due, one after the other.
-    pub(crate) async fn make_bases(&self) -> Result<()> {
-        let Some(store) = &self.archive else { return Ok(()) };
-        let _alone = self.upkeep.bases.lock().await;
-        let compare = async || -> Result<()> {
-            let archive = store.archive().await.map_err(failed)?;
-            self.compare_bases(&archive).await.map(drop)
-        };
-        self.upkeep.compared.get_or_try_init(compare).await?;
-        let due = self.store.base_due(&self.host, self.interval).await?;
-        if due.is_empty() {
-            return Ok(());
-        }
-        // One that does not answer is no fault of any branch's.
-        store.archive().await.map_err(failed)?.check_owner().await.map_err(failed)?;
-        for due in due {
-            let now = Instant::now();
-            if self.upkeep.resting.lock().get(&due.volume).is_some_and(|until| *until > now) {
-                continue;
-            }
-            let made = self.make_base(&due).await;
-            self.store.base_failing(&due.branch, made.is_err()).await?;
-            if let Err(error) = made {
-                // Whoever owns a branch can keep it from being backed up, and no other.
-                let branch = &due.branch;
-                tracing::warn!(%branch, "branch {branch} can't be backed up: {}", error.chain());
-                metrics::base_failed();
-                self.upkeep.resting.lock().insert(due.volume.clone(), now + REST);
-            } else {
-                self.upkeep.resting.lock().remove(&due.volume);
-            }
-        }
-        Ok(())
-    }
-
-    async fn make_base(&self, due: &DueBase) -> Result<(), EngineError> {
-        let noting = |error: coppice_store::StoreError| EngineError::Other(error.to_string());
-        let rests_at = self.engine.clean_checkpoint(&due.volume).await?;
-        if let Some((name, Some(checkpoint))) = &due.newest
-            && rests_at.as_ref() == Some(checkpoint)
-        {
-            return self.store.base_seen(name).await.map_err(noting);
-        }
-        let plan = BasePlan {
-            volume: due.volume.clone(),
-            source_instance: Some(due.instance.clone()),
-            lineage: due.lineage.clone(),
-        };
-        let written = self.engine.back_up(&plan).await?;
-        failpoint!("base.written");
-        metrics::base_made(&written);
-        let row = BaseRow {
-            name: written.base.to_string(),
-            volume: due.volume.clone(),
-            taken_at: written.base.taken_at(),
-            bytes: written.bytes,
-            new_bytes: written.new_bytes,
-            log_end: written.log_end,
-        };
-        self.store.base_insert(&due.branch, &row, rests_at.as_deref()).await.map_err(noting)
+        let pieces = Turns::new(LOGS_AT_ONCE, LOGS_OF_HOLDER);
+        Self { store, engine, key, archive, host, interval, upkeep: Arc::default(), pieces }
     }
 
     /// For how long what a volume wrote may not be in the store, by its log or else by
@@ -247,17 +199,20 @@ impl Backups {
         let sent = due
             .into_iter()
             .map(|(log, stored)| async move { self.send_log(archive, &log, stored, end).await });
-        let sent: Vec<Result<()>> = stream::iter(sent).buffer_unordered(LOGS_AT_ONCE).collect().await;
-        sent.into_iter().collect()
+        join_all(sent).await.into_iter().collect()
     }
 
-    /// Writes what a log has by now, and no more: others wait for their turn. What is
+    /// Writes what a log has by now, piece by piece: others wait for their turn. What is
     /// left at `end` comes with the next one.
     async fn send_log(&self, archive: &Archive, log: &StoredLog, stored: Lsn, end: Instant) -> Result<()> {
         let StoredLog { branch, volume, .. } = log;
         let mut at = stored;
         loop {
+            let _turn = self.pieces.take(&log.holder).await;
             let looked = Instant::now();
+            if looked > end {
+                return Ok(());
+            }
             let bytes = match self.engine.log_from(volume, at).await {
                 Ok(Some(bytes)) => bytes,
                 Ok(None) => {
@@ -282,9 +237,6 @@ impl Backups {
             // A full piece: there is more.
             if bytes.len() < PIECE_BYTES_MAX {
                 self.upkeep.reached(log, looked);
-                return Ok(());
-            }
-            if Instant::now() > end {
                 return Ok(());
             }
         }
@@ -323,9 +275,9 @@ impl Backups {
         drop(alone);
         let mut lost = vec![];
         while let Some(name) = self.store.base_to_verify(VERIFY_EVERY).await? {
-            // Else it might be removed meanwhile.
-            let _alone = self.upkeep.bases.lock().await;
             let base = BaseName::from_trusted(name.as_str());
+            // Else it might be removed meanwhile.
+            let _use = self.begin_use(None, vec![base.volume()]).await;
             // By now, so the store has it: what is noted was written before.
             let stored = self.store.log_stored_of(&base.volume()).await?;
             let read = match archive.manifest(&base).await {
@@ -356,11 +308,15 @@ impl Backups {
     /// does not own: it may be away.
     async fn compare_bases(&self, archive: &Archive) -> Result<Bases> {
         archive.check_owner().await.map_err(failed)?;
+        let in_use = self.upkeep.uses.now();
         let listed = archive.all_bases().await.map_err(failed)?;
         let names: Vec<_> = listed.iter().map(ToString::to_string).collect();
-        let volumes: Vec<_> = listed.iter().map(|base| base.volume().to_string()).collect();
         self.upkeep.unreadable.lock().retain(|base| listed.binary_search(base).is_ok());
-        for name in self.store.base_unrecorded(&names, &volumes).await? {
+        // Whoever is making one says so themselves.
+        let made = listed.iter().filter(|base| !in_use.volumes.contains(&base.volume()));
+        let (made, volumes): (Vec<_>, Vec<_>) =
+            made.map(|base| (base.to_string(), base.volume().to_string())).unzip();
+        for name in self.store.base_unrecorded(&made, &volumes).await? {
             let base = BaseName::from_trusted(name.as_str());
             // What is nobody's is told of once.
             if self.upkeep.unreadable.lock().contains(&base) {
@@ -416,16 +372,23 @@ impl Backups {
     pub(crate) async fn sweep(&self) -> Result<()> {
         let Some(store) = &self.archive else { return Ok(()) };
         let _alone = self.upkeep.bases.lock().await;
+        // Nothing begins to be used until this is over; what ends meanwhile counts.
+        let in_use = self.upkeep.uses.now();
         let archive = store.archive().await.map_err(failed)?;
         let mut found = self.compare_bases(&archive).await?;
         for name in self.store.base_surplus().await? {
-            archive.remove_base(&BaseName::from_trusted(name.as_str())).await.map_err(failed)?;
+            let base = BaseName::from_trusted(name.as_str());
+            if in_use.volumes.contains(&base.volume()) {
+                continue;
+            }
+            archive.remove_base(&base).await.map_err(failed)?;
             found.unlisted.retain(|base| base.as_str() != name);
             self.store.base_forget(&[name]).await?;
         }
         let oldest: HashMap<_, _> = self.store.base_oldest().await?.into_iter().collect();
         let has_base: HashSet<_> = found.listed.iter().map(BaseName::volume).collect();
-        for volume in archive.logs().await.map_err(failed)? {
+        let logs = archive.logs().await.map_err(failed)?;
+        for volume in logs.into_iter().filter(|volume| !in_use.volumes.contains(volume)) {
             let before = match oldest.get(&volume) {
                 Some(oldest) => *oldest,
                 // A base of a volume that no record knows.
@@ -434,7 +397,9 @@ impl Backups {
             };
             archive.remove_log(&volume, before).await.map_err(failed)?;
         }
-        archive.sweep(&found.unlisted, Utc::now() - PACK_GRACE).await.map_err(failed)?;
+        let now = Utc::now();
+        let since = in_use.since.unwrap_or(now).min(now);
+        archive.sweep(&found.unlisted, since - PACK_GRACE).await.map_err(failed)?;
         Ok(())
     }
 }
