@@ -193,6 +193,11 @@ pub(crate) fn no_session(none: NoSession) -> Error {
         NoSession::Refused(Failure::Server(said), Some(Reason::NotReady | Reason::Timeout)) => {
             Error::Conflict { code: ErrorCode::BranchNotReady, public: message_of(&said) }
         }
+        NoSession::Refused(Failure::Lost(_), Some(Reason::TooMany)) => Error::TooMany {
+            code: ErrorCode::RateLimited,
+            public: "too many clients are connected: try again soon".to_owned(),
+            retry_after_seconds: 1,
+        },
         NoSession::Refused(failure @ Failure::Lost(_), _) => Error::unavailable(failure),
         NoSession::Refused(failure, _) => error_of(&failure),
         NoSession::TooLate => Error::Timeout { private: "no session on the branch in time".to_owned() },

@@ -56,6 +56,12 @@ impl Refused {
         )
     }
 
+    /// The gateway is full: that is known before it is asked, and nobody's fault whom to tell in the log.
+    fn full() -> Self {
+        let message = "sorry, too many clients already";
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, "UNAVAILABLE", message)
+    }
+
     /// What a server said, or the gateway.
     fn of_server(status: StatusCode, error: &ServerError) -> Self {
         let fields = error.fields().into_iter().map(|(name, text)| (name, Cow::from(text)));
@@ -64,7 +70,11 @@ impl Refused {
 
     /// Why there is no session; `reason` is the gateway's, if it was the gateway who refused.
     pub(super) fn without_session(failure: Failure, reason: Option<Reason>) -> Self {
-        let Failure::Server(error) = &failure else { return failure.into() };
+        let error = match (&failure, reason) {
+            (Failure::Server(error), _) => error,
+            (_, Some(Reason::TooMany)) => return Self::full(),
+            _ => return failure.into(),
+        };
         let (status, code) = match reason {
             Some(Reason::NotAllowed) => (StatusCode::FORBIDDEN, Some("FORBIDDEN")),
             Some(Reason::NoBranch) => (StatusCode::BAD_REQUEST, Some("INVALID_HOST")),

@@ -50,6 +50,11 @@ impl Owned {
     ) -> Result<Self, NoSession> {
         let entrance = gateway.enter(visitor);
         let refused = entrance.refused();
+        if refused.get() == Some(&Reason::TooMany) {
+            // What it says of that may be gone before anything is sent there.
+            let lost = Failure::Lost(std::io::ErrorKind::ConnectionRefused.into());
+            return Err(NoSession::Refused(lost, Some(Reason::TooMany)));
+        }
         let begun = Session::begin(entrance.stream, login, statement_patience);
         match timeout(CONNECT_PATIENCE, begun).await {
             Ok(Ok(session)) => Ok(Self { gateway: gateway.clone(), session: Some(session) }),

@@ -156,6 +156,11 @@ async fn superuser(postgres: &Postgres) -> tokio_postgres::Client {
 
 impl Branch {
     pub(crate) async fn start() -> Self {
+        Self::start_with_places(100).await
+    }
+
+    /// Where so many may be connected.
+    pub(crate) async fn start_with_places(places: usize) -> Self {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let postgres = tokio::task::spawn_blocking(|| Postgres::shared(HBA)).await.expect("a server");
         let role = format!("app{}", COUNT.fetch_add(1, Ordering::Relaxed));
@@ -169,8 +174,12 @@ impl Branch {
         let certificate_dir = tempfile::tempdir().expect("a directory");
         let mut files = CertificateFiles::ensure(certificate_dir.path()).expect("a certificate");
         let certificate = files.load_changed().expect("readable").expect("a new one");
-        let enough =
-            ConnectionLimits { total: 100, per_address: 100, starting: 100, starting_per_address: 100 };
+        let limits = ConnectionLimits {
+            total: places,
+            per_address: places,
+            starting: places,
+            starting_per_address: places,
+        };
         let config = GatewayConfig {
             domain: Some(DOMAIN.to_owned()),
             plaintext: Plaintext::Never,
@@ -179,7 +188,7 @@ impl Branch {
             wake_timeout: Duration::from_secs(60),
             queue_timeout: Duration::from_secs(60),
             pooled_idle_timeout: Duration::from_secs(60),
-            limits: enough,
+            limits,
             failures_per_minute: NonZeroU32::new(20).expect("not zero"),
             drain_timeout: Duration::from_secs(60),
             fake_salt_secret: [7; 32],

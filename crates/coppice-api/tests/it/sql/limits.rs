@@ -23,6 +23,27 @@ async fn what_a_client_that_leaves_was_waiting_for_is_cancelled() {
 }
 
 #[tokio::test]
+async fn where_all_places_are_taken_it_says_so_each_time() {
+    let branch = Branch::start_with_places(1).await;
+    let slow = json!({ "query": "select pg_sleep(600)" });
+    let others = async {
+        branch.eventually("it sleeps", async || branch.count_busy("pg_sleep(600)").await > 0).await;
+        let query = json!({ "query": "select 1" });
+        let answers = futures_util::future::join_all((0..50).map(|_| branch.ask(&query))).await;
+        let told = |status: u16, code: &str| {
+            answers.iter().filter(|one| one.status == status && one.body["code"] == code).count()
+        };
+        // Some are let in as far as to be told by the gateway.
+        let (by_gateway, at_once) = (told(400, "53300"), told(503, "UNAVAILABLE"));
+        assert!(at_once > 20 && by_gateway + at_once == 50, "{at_once} {by_gateway}");
+    };
+    tokio::select! {
+        answered = branch.ask(&slow) => panic!("{}", answered.body),
+        () = others => {}
+    }
+}
+
+#[tokio::test]
 async fn a_result_has_its_limit_and_the_statement_ends_there() {
     let branch = Branch::start().await;
     let endless = json!({ "query": "select repeat('x', 1000), generate_series(1, 1000000000)" });
