@@ -34,6 +34,9 @@ impl Rows {
 
     /// With the body of RowDescription.
     pub(crate) fn begin(&mut self, body: Bytes, out: &mut Piece) -> Result<(), Failure> {
+        if self.is_begun {
+            return Err(Failure::Protocol("a statement has the columns of its rows twice"));
+        }
         let columns = statement::columns(body)?;
         let mut seen = HashSet::new();
         self.is_begun = true;
@@ -106,5 +109,18 @@ impl Rows {
         out.add(b"],");
         // The rest of an object without its brace.
         out.add(&rest.to_string().as_bytes()[1..]);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_statement_has_the_columns_of_its_rows_once() {
+        let none = || Bytes::from_static(&[0, 0]);
+        let (mut rows, mut out) = (Rows::new(true, false), Piece::new(1 << 20));
+        assert!(rows.begin(none(), &mut out).is_ok());
+        assert!(matches!(rows.begin(none(), &mut out), Err(Failure::Protocol(_))));
     }
 }
