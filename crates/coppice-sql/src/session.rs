@@ -18,6 +18,8 @@ use crate::{Failure, Login, ServerError, parameter, sign_in};
 const BUFFER_BYTES: usize = 16 << 10;
 /// Longest message where nothing but a word is awaited.
 const WORD_BYTES_MAX: usize = 1 << 20;
+/// A batch may take as long as so many statements that take as long as one may.
+const BATCH_PATIENCE: u32 = 4;
 /// Status of a session outside of a transaction, and in one.
 const IDLE: u8 = b'I';
 const IN_TRANSACTION: u8 = b'T';
@@ -98,11 +100,24 @@ impl<S: AsyncRead + AsyncWrite + Send + Unpin> Session<S> {
         Ok(carried_out.unwrap_or(Err(Failure::TooLong))?)
     }
 
-    /// Carries statements out in one transaction and writes their results.
+    /// Carries statements out in one transaction and writes their results. All together they may take
+    /// as long as four of them.
     ///
     /// # Errors
     /// When one of them fails; then nothing was done.
     pub async fn batch<M: Memory>(
+        &mut self,
+        statements: &[Statement<'_>],
+        transaction: Transaction,
+        shape: Shape,
+        out: &mut Output<M>,
+    ) -> Result<(), Wrong> {
+        let patience = self.patience.saturating_mul(BATCH_PATIENCE);
+        let work = self.carry_out_batch(statements, transaction, shape, out);
+        tokio::time::timeout(patience, work).await.unwrap_or(Err(Failure::TooLong.into()))
+    }
+
+    async fn carry_out_batch<M: Memory>(
         &mut self,
         statements: &[Statement<'_>],
         transaction: Transaction,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use coppice_sql::{Full, Login, Memory, Output, Request, Session};
+use coppice_sql::{Failure, Full, Login, Memory, Output, Request, Session, Shape, Transaction, Wrong};
 use coppice_test_support::Postgres;
 use serde_json::{Value, json};
 use tokio::net::UnixStream;
@@ -129,4 +129,18 @@ async fn what_ends_the_session_is_said_after_what_was_done() {
     let (answer, is_usable) = script(&ended, 10, ROOMY).await;
     // Whether its last words still come through is up to the kernel.
     assert!(!is_usable && answer["results"][1]["error"]["message"].is_string(), "{answer}");
+}
+
+#[tokio::test]
+async fn a_batch_has_a_time_of_its_own() {
+    let (postgres, login) = role().await;
+    let stream =
+        UnixStream::connect(postgres.socket_dir().join(".s.PGSQL.5432")).await.expect("a connection");
+    let mut session = Session::begin(stream, &login, Duration::from_millis(500)).await.expect("a session");
+    // Each of them may take as long.
+    let body = json!({ "queries": vec![json!({ "query": "select pg_sleep(0.25)" }); 20] }).to_string();
+    let Ok(Request::Batch(statements)) = Request::parse(body.as_bytes()) else { panic!("statements") };
+    let mut out = Output::new(1 << 20, Enough);
+    let ended = session.batch(&statements, Transaction::default(), Shape::default(), &mut out).await;
+    assert!(matches!(ended, Err(Wrong::Failure(Failure::TooLong))), "{ended:?}");
 }
