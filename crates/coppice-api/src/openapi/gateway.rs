@@ -22,7 +22,7 @@ const REFUSALS: [(&str, &str); 12] = [
     ("413", "`BODY_TOO_LARGE`: more than 64 MiB"),
     ("415", "`UNSUPPORTED_ENCODING`: bodies are not decompressed"),
     ("500", "`XX000`: a fault of the platform"),
-    ("503", "`UNAVAILABLE`: other requests take all the memory there is"),
+    ("503", "`UNAVAILABLE`: other requests take all the memory there is, or all places of clients are taken"),
     ("504", "`CONNECT_TIMEOUT`: no connection in time, with all that it takes to wake the branch"),
     ("507", "`RESPONSE_TOO_LARGE`: a result of more than 10 MiB"),
 ];
