@@ -75,7 +75,7 @@ const ENOSPC: i64 = -(libc::ENOSPC as i64);
 type Check = (&'static str, fn(&Scene));
 
 /// The rows of the table, in its order.
-const CHECKS: [Check; 26] = [
+const CHECKS: [Check; 27] = [
     ("run a program of its image, or itself", |s| {
         for program in [s.program.as_str(), "/proc/self/exe"] {
             assert_eq!(s.runs(&format!("exec('{program} --version')")), EPERM, "{program}");
@@ -162,6 +162,11 @@ const CHECKS: [Check; 26] = [
     }),
     ("have everything written out that its neighbours wrote", |s| {
         s.all_denied(&[(libc::SYS_sync, [0, 0, 0]), (libc::SYS_syncfs, [0, 0, 0])]);
+    }),
+    ("have the kernel compress what it writes", |s| {
+        for request in [libc::FS_IOC_SETFLAGS as i64, 0x401c_5820] {
+            s.all_denied(&[(libc::SYS_ioctl, [0, request, 0])]);
+        }
     }),
     ("mount, or change its root directory", |s| {
         assert_eq!(s.paths(libc::SYS_mount, "none", "/data", "tmpfs"), EPERM);

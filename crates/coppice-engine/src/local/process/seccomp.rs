@@ -141,11 +141,12 @@ const DENIED_HERE: &[c_long] = &[
 const DENIED_HERE: &[c_long] = &[];
 
 /// One instruction (linux/filter.h).
-/// The part of a request to ioctl(2) that says whose it is, and that of btrfs:
-/// the owner of a directory may make subvolumes in it, which no copy would have
-/// and which can't be deleted as directories are.
+/// The part of a request to ioctl(2) that says whose it is.
 const IOCTL_KIND: u32 = 0xff00;
-const BTRFS_IOCTL: u32 = 0x9400;
+/// Those of btrfs: the owner of a directory may make subvolumes in it, which no copy would have and which can't be
+/// deleted as directories are. And those of all file systems: of what has the flag for it the kernel compresses every
+/// block, at nobody's expense. No server has a use for any.
+const IOCTL_KINDS_DENIED: [u32; 3] = [0x9400, (b'f' as u32) << 8, (b'X' as u32) << 8];
 
 fn instruction(code: u32, value: u32) -> sock_filter {
     jump(code, value, 0, 0)
@@ -194,8 +195,8 @@ pub(super) fn filter(key: Option<&ExecKey>) -> Vec<sock_filter> {
         decide(call, &[load(lower(0)), is_unix, answer(ALLOW), answer(DENY)]);
     }
     let kind = instruction(libc::BPF_ALU | libc::BPF_AND | libc::BPF_K, IOCTL_KIND);
-    let is_of_btrfs = skip_unless(BTRFS_IOCTL, 1);
-    decide(libc::SYS_ioctl, &[load(lower(1)), kind, is_of_btrfs, answer(DENY), answer(ALLOW)]);
+    let denied = IOCTL_KINDS_DENIED.map(|kind| [skip_unless(kind, 1), answer(DENY)]);
+    decide(libc::SYS_ioctl, &[&[load(lower(1)), kind], denied.as_flattened(), &[answer(ALLOW)]].concat());
     // Any other way to set blocks aside is in no file's size, either.
     let is_plain = skip_unless(0, 1);
     decide(libc::SYS_fallocate, &[load(lower(1)), is_plain, answer(ALLOW), answer(DENY)]);
@@ -297,6 +298,8 @@ mod tests {
             assert_eq!(one(libc::SYS_read, 0), ALLOW);
             let request = |request: u64| call(&filter, libc::SYS_ioctl, [3, request, 0, 0, 0, 0]);
             assert_eq!(request(0x5000_9418), DENY, "BTRFS_IOC_SUBVOL_CREATE_V2");
+            assert_eq!(request(0x4008_6602), DENY, "FS_IOC_SETFLAGS");
+            assert_eq!(request(0x401c_5820), DENY, "FS_IOC_FSSETXATTR");
             assert_eq!(request(0x5401), ALLOW, "TCGETS");
             let allocate = |mode: u64| call(&filter, libc::SYS_fallocate, [3, mode, 0, 4096, 0, 0]);
             assert_eq!((allocate(0), allocate(1)), (ALLOW, DENY), "FALLOC_FL_KEEP_SIZE");
