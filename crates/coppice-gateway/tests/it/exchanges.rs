@@ -139,18 +139,6 @@ fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok().and_then(|value| value.parse().ok())
 }
 
-impl TestGateway {
-    /// Waits until the server has seen the end of one session of so many at least.
-    async fn has_room(&self, sessions: usize) {
-        let sql = "select count(*) from pg_stat_activity where usename = $1";
-        let deadline = Instant::now() + Duration::from_secs(60);
-        while self.admin.query_one(sql, &[&self.role]).await.unwrap().get::<_, i64>(0) >= sessions as i64 {
-            assert!(Instant::now() < deadline, "a session that has failed is there still");
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-    }
-}
-
 #[tokio::test]
 async fn a_pool_answers_whatever_comes_as_a_connection_of_ones_own_does() {
     let seconds = number("COPPICE_SOAK_SECONDS").map(Duration::from_secs);

@@ -197,6 +197,7 @@ async fn a_session_is_free_again_after_a_copy_whatever_was_sent_meanwhile() {
         copying.send(&batch).await;
         let ended = tokio::time::timeout(Duration::from_secs(60), copying.hears(b'?')).await;
         assert!(!ended.expect("in time"), "its connection ends");
+        gateway.has_room(1).await;
         row_of_next("its session has ended").await;
     }
 }

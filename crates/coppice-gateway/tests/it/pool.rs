@@ -3,7 +3,7 @@
 mod statements;
 
 use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use coppice_core::branch::BranchState;
 use tokio_postgres::error::SqlState;
@@ -24,6 +24,16 @@ impl TestGateway {
     pub(crate) async fn limit(&self, sessions: usize) {
         let sql = format!("alter role {} connection limit {sessions}", self.role);
         self.admin.batch_execute(&sql).await.unwrap();
+    }
+
+    /// Waits until the server has seen the end of one session of so many at least.
+    pub(crate) async fn has_room(&self, sessions: usize) {
+        let sql = "select count(*) from pg_stat_activity where usename = $1";
+        let deadline = Instant::now() + Duration::from_secs(60);
+        while self.admin.query_one(sql, &[&self.role]).await.unwrap().get::<_, i64>(0) >= sessions as i64 {
+            assert!(Instant::now() < deadline, "a session that has failed is there still");
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
     }
 
     /// Whether the server has told that there may be no more.
