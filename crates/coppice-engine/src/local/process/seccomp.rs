@@ -140,7 +140,6 @@ const DENIED_HERE: &[c_long] = &[
 #[cfg(target_arch = "aarch64")]
 const DENIED_HERE: &[c_long] = &[];
 
-/// One instruction (linux/filter.h).
 /// The part of a request to ioctl(2) that says whose it is.
 const IOCTL_KIND: u32 = 0xff00;
 /// Those of btrfs: the owner of a directory may make subvolumes in it, which no copy would have and which can't be
@@ -148,6 +147,7 @@ const IOCTL_KIND: u32 = 0xff00;
 /// block, at nobody's expense. No server has a use for any.
 const IOCTL_KINDS_DENIED: [u32; 3] = [0x9400, (b'f' as u32) << 8, (b'X' as u32) << 8];
 
+/// One instruction (linux/filter.h).
 fn instruction(code: u32, value: u32) -> sock_filter {
     jump(code, value, 0, 0)
 }
