@@ -135,3 +135,61 @@ async fn work_whose_client_is_gone_has_its_turn_to_its_end() {
     end.send(()).expect("it still waits");
     drop(turns.take(&"two").await);
 }
+
+#[tokio::test]
+async fn a_line_that_is_long_enough_takes_no_more() {
+    let turns = Turns::of_each(1);
+    let held = turns.take_in_line(&"one", 0).await.expect("it waits for nobody");
+    assert!(turns.take_in_line(&"one", 0).await.is_none());
+    let mut second = Box::pin(turns.take_in_line(&"one", 1));
+    assert!(poll!(&mut second).is_pending());
+    assert!(turns.take_in_line(&"one", 1).await.is_none());
+    assert!(turns.take_in_line(&"other", 0).await.is_some(), "others have a line of their own");
+    drop(held);
+    assert!(second.await.is_some());
+    assert!(turns.take_in_line(&"one", 0).await.is_some());
+}
+
+#[tokio::test]
+async fn what_is_done_for_somebody_takes_their_turns() {
+    let turns: Turns<Name> = Turns::new(3, 1);
+    assert!(turns.take_for_current().await.is_none(), "of nobody in particular");
+    let by = |name: &str| Behalf::new(name).within(turns.take_for_current());
+    let first = by("one").await.expect("a turn");
+    let mut second = Box::pin(by("one"));
+    assert!(poll!(&mut second).is_pending());
+    assert!(by("other").await.is_some());
+    drop(first);
+    assert!(second.await.is_some());
+}
+
+#[tokio::test]
+async fn work_that_has_a_turn_does_not_wait_for_another_one_there() {
+    let turns: Turns<Name> = Turns::new(1, 1);
+    let work = async {
+        let first = turns.take_for_current().await;
+        let both = carried(turns.take_for_current());
+        let second = tokio::spawn({
+            let turns = turns.clone();
+            carried(async move { turns.take_for_current().await.is_some() })
+        });
+        assert!(second.await.expect("it does not panic"));
+        drop((first, both.await));
+    };
+    Behalf::new("one").within(work).await;
+    assert!(Behalf::new("other").within(turns.take_for_current()).await.is_some());
+}
+
+#[tokio::test]
+async fn who_only_waits_lets_others_in() {
+    let turns = Turns::of_each(1);
+    let behalf = Behalf::new("unknown");
+    assert!(!behalf.has_begun());
+    behalf.begin("one", turns.take(&"one").await);
+    let mut second: Taking<'_> = Box::pin(turns.take(&"one"));
+    assert!(is_waiting(&mut second).await);
+    behalf.clone().within(async { step_aside() }).await;
+    assert!(!is_waiting(&mut second).await);
+    assert!(behalf.has_begun(), "it is not let in twice");
+    assert_eq!(&*behalf.name(), "one");
+}
