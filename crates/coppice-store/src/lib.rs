@@ -49,6 +49,7 @@ mod orb_usage;
 mod organizations;
 mod outside;
 mod passkeys;
+mod pool;
 mod projects;
 mod reach;
 mod reads;
@@ -85,7 +86,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use sqlx::PgPool;
 use sqlx::postgres::{PgConnectOptions, PgListener, PgPoolOptions};
 
 pub use audit::{AuditEnd, AuditFilter, NewAuditLine};
@@ -117,6 +117,7 @@ pub use orb::{OrbFinding, OrbSubject};
 pub use orb_usage::OrbUsage;
 pub use outside::VerifiedUser;
 pub use passkeys::{PASSKEYS_MAX, PasskeyRemoval, PasskeyRow};
+use pool::Pool;
 pub use reach::{ReachedBranch, ReachedProject};
 use reads::Reads;
 pub use replicas::{NewReplica, ReplicaRow};
@@ -156,23 +157,13 @@ static MIGRATIONS: sqlx::migrate::Migrator = sqlx::migrate!();
 #[derive(Clone, Debug)]
 pub struct Store {
     /// Commits are durable when they return.
-    pool: PgPool,
+    pool: Pool,
     /// Commits may be lost in a crash (never torn): for what is observed again
     /// after one, such as states, so that observing does not wait for the disk.
-    relaxed: PgPool,
+    relaxed: Pool,
     /// For what nearly every request reads.
     reads: Reads,
     options: Arc<PgConnectOptions>,
-}
-
-/// Begins a transaction, in a task of its own: of one that is given up halfway,
-/// the driver would not know, and leave the connection with it open to whoever
-/// uses it next, whose statements would never be committed.
-async fn begin(pool: &PgPool) -> Result<Tx> {
-    let pool = pool.clone();
-    let begun = tokio::spawn(async move { pool.begin().await });
-    let begun = begun.await.map_err(|ended| sqlx::Error::Io(std::io::Error::other(ended)))??;
-    Ok(Tx::new(begun))
 }
 
 impl Store {
@@ -185,12 +176,9 @@ impl Store {
         // Creating what is already there is no news. No statement takes so long as to compile it.
         let quiet = [("client_min_messages", "warning"), ("jit", "off")];
         let options = options.application_name("coppice").options(quiet);
-        let pool = |options: PgConnectOptions, size| {
-            PgPoolOptions::new().max_connections(size).acquire_timeout(patience).connect_lazy_with(options)
-        };
         let store = Self {
-            pool: pool(options.clone(), 16),
-            relaxed: pool(options.clone().options([("synchronous_commit", "off")]), 8),
+            pool: Pool::new(options.clone(), 16, patience),
+            relaxed: Pool::new(options.clone().options([("synchronous_commit", "off")]), 8, patience),
             reads: Reads::new(options.clone(), 16, patience),
             options: Arc::new(options),
         };
@@ -204,7 +192,7 @@ impl Store {
     /// [`StoreError::NewerSchema`] when the metastore was already migrated by
     /// a newer program.
     pub async fn migrate(&self) -> Result<()> {
-        MIGRATIONS.run(&self.pool).await.map_err(|error| match error {
+        MIGRATIONS.run(self.pool.unshared()).await.map_err(|error| match error {
             sqlx::migrate::MigrateError::VersionMissing(version) => StoreError::NewerSchema { version },
             other => StoreError::Migration(other),
         })
@@ -218,7 +206,7 @@ impl Store {
     /// As for [`Store::migrate`], and when the export can't be written; then
     /// nothing was migrated.
     pub async fn migrate_after_export(&self, exports: &Path) -> Result<Option<PathBuf>> {
-        let mut connection = self.pool.acquire().await?;
+        let mut connection = self.pool.unshared().acquire().await?;
         let applied = transfer::schema_version(&mut connection).await?;
         drop(connection);
         let pending = MIGRATIONS.iter().find(|one| applied.is_some_and(|applied| one.version > applied));
@@ -244,21 +232,17 @@ impl Store {
 
     /// How its connections are used.
     pub fn connections(&self) -> [PoolUse; 3] {
-        let of = |pool, connections: &PgPool| {
-            let (open, idle) = (connections.size() as usize, connections.num_idle());
-            PoolUse { pool, used: open.saturating_sub(idle), idle }
-        };
         let (open, idle) = self.reads.open_and_idle();
         [
-            of("durable", &self.pool),
-            of("relaxed", &self.relaxed),
+            self.pool.used("durable"),
+            self.relaxed.used("relaxed"),
             PoolUse { pool: "reads", used: open.saturating_sub(idle), idle },
         ]
     }
 
     /// Begins a transaction.
     pub async fn begin(&self) -> Result<Tx> {
-        begin(&self.pool).await
+        self.pool.begin().await
     }
 
     /// Listens for branches whose goal or generation changed, in any process.

@@ -48,7 +48,7 @@ impl Store {
     /// A transaction of whoever looks after what was measured. It gives up
     /// rather than make writers wait behind a reader that does not end.
     async fn upkeep(&self) -> Result<Tx> {
-        let mut tx = crate::begin(&self.relaxed).await?;
+        let mut tx = self.relaxed.begin().await?;
         sqlx::raw_sql(
             "select pg_advisory_xact_lock(hashtext('coppice_metrics')); set local lock_timeout = '2s'",
         )

@@ -8,12 +8,14 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use coppice_turns::Shared;
 use parking_lot::Mutex;
 use sqlx::postgres::{PgConnectOptions, PgRow};
 use sqlx::{Connection, Execute, Executor, FromRow, PgConnection, Postgres};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tracing::Instrument as _;
 
+use crate::pool::Shares;
 use crate::{Result, metrics};
 
 /// A connection that was used this recently is trusted to be there.
@@ -26,6 +28,7 @@ type Idle = Arc<Mutex<Vec<(PgConnection, Instant)>>>;
 pub(crate) struct Reads {
     options: Arc<PgConnectOptions>,
     slots: Arc<Semaphore>,
+    shares: Shares,
     size: usize,
     idle: Idle,
     patience: Duration,
@@ -36,6 +39,7 @@ struct Taken {
     connection: PgConnection,
     idle: Idle,
     _slot: OwnedSemaphorePermit,
+    _share: Option<Shared>,
 }
 
 impl Reads {
@@ -47,6 +51,7 @@ impl Reads {
         Self {
             options: Arc::new(options),
             slots: Arc::new(Semaphore::new(size)),
+            shares: Shares::new(size, patience),
             size,
             idle: Idle::default(),
             patience,
@@ -99,14 +104,15 @@ impl Reads {
     }
 
     async fn connect(&self) -> Result<Taken> {
+        let share = self.shares.take().await?;
         let slot = self.slots.clone().acquire_owned().await.map_err(|_| sqlx::Error::PoolClosed)?;
         while let Some((mut connection, used)) = pop(&self.idle) {
             if used.elapsed() < TRUSTED_IDLE || connection.ping().await.is_ok() {
-                return Ok(Taken { connection, idle: self.idle.clone(), _slot: slot });
+                return Ok(Taken { connection, idle: self.idle.clone(), _slot: slot, _share: share });
             }
         }
         let connection = PgConnection::connect_with(&self.options).await?;
-        Ok(Taken { connection, idle: self.idle.clone(), _slot: slot })
+        Ok(Taken { connection, idle: self.idle.clone(), _slot: slot, _share: share })
     }
 }
 
@@ -127,7 +133,7 @@ fn pop(idle: &Idle) -> Option<(PgConnection, Instant)> {
 impl Taken {
     /// To be called when the statement was read to its end.
     fn give_back(self) {
-        let Self { connection, idle, _slot } = self;
+        let Self { connection, idle, _slot, _share } = self;
         idle.lock().push((connection, Instant::now()));
     }
 }

@@ -167,7 +167,7 @@ impl Store {
     /// Writes down what was read of branches. Storage of one that is being
     /// changed is left for the next time.
     pub async fn usage_note(&self, readings: &[UsageReading]) -> Result<()> {
-        let mut tx = crate::begin(&self.relaxed).await?;
+        let mut tx = self.relaxed.begin().await?;
         let known = readings.iter().filter_map(|read| Some((&read.branch, read.stored?)));
         note_storage(&mut tx, &known.collect::<Vec<_>>()).await?;
         let sent: Vec<_> = readings.iter().filter(|read| read.egress_bytes > 0).collect();

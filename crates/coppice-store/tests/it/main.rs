@@ -24,6 +24,7 @@ mod repetitions;
 mod roots;
 mod rotation;
 mod sealed;
+mod shares;
 mod sign_ins;
 mod tombstones;
 mod transactions;
