@@ -16,7 +16,7 @@ use serde::Deserialize;
 use utoipa::IntoParams;
 
 use crate::endpoint::{Body, Endpoint, Forms, Query, Shown, Written, get, patch, post};
-use crate::{invoice_pdf, marketplace};
+use crate::{invoice_pdf, marketplace, progress};
 
 /// Other forms of an invoice.
 const HTML: &str = "text/html";
@@ -196,7 +196,7 @@ async fn list_invoices(
 
 async fn upcoming_invoice(app: App, access: Access) -> Result<Shown<wire::UpcomingInvoice>> {
     let UpcomingInvoice { began_at, target, amount_due, subtotal, total, currency, page } =
-        app.billing.upcoming(&access).await?;
+        progress::report(app.billing.upcoming(&access)).await?;
     Ok(Shown(wire::UpcomingInvoice {
         created_at: wire::Timestamp(began_at),
         amount_due: amount(&amount_due),
@@ -214,7 +214,7 @@ async fn get_invoice(
     Query(asked): Query<GetInvoice>,
 ) -> Result<Written<wire::InvoiceDetails>> {
     let OnInvoice { organization, invoice } = &access.target;
-    let found = app.billing.find_invoice(organization, invoice).await?;
+    let found = progress::report(app.billing.find_invoice(organization, invoice)).await?;
     let invoice_number = invoice_number(&found);
     let content = found.content;
     let lines = content.lines.into_iter().map(|line| {

@@ -14,6 +14,7 @@ use coppice_core::{Error, ErrorCode, Result};
 use serde_json::{Value, json};
 
 use crate::arrival::{CALLERS, Senders, Unread, no_room};
+use crate::entry::Entry;
 use crate::error::{ApiError, with_status};
 use crate::json as json_text;
 use crate::{BODY_LIMIT_BYTES, context};
@@ -37,6 +38,7 @@ pub(crate) struct RawBody {
     is_encoded: bool,
     is_in_memory: bool,
     senders: Senders,
+    entry: Entry,
     body: Body,
 }
 
@@ -52,7 +54,8 @@ impl<S: Send + Sync> FromRequest<S> for RawBody {
             .is_some_and(|name| !name.eq_ignore_ascii_case("identity"));
         let is_in_memory = request.extensions().get::<InMemory>().is_some();
         let (parts, body) = request.into_parts();
-        Ok(Self { content_type, is_encoded, is_in_memory, senders: Senders::of(&parts), body })
+        let entry = Entry::of(&parts.headers, &parts.extensions);
+        Ok(Self { content_type, is_encoded, is_in_memory, senders: Senders::of(&parts), entry, body })
     }
 }
 
@@ -179,7 +182,11 @@ impl RawBody {
             let bytes = to_bytes(self.body, BODY_LIMIT_BYTES).await.map_err(|_| BodyError::Broken)?;
             return Ok(wanted(read(&bytes)?)?);
         }
-        let (bytes, place) = CALLERS.read(self.body, self.senders).await?.into_parts();
+        let received = self
+            .entry
+            .await_body(async { Ok::<_, BodyError>(CALLERS.read(self.body, self.senders).await?) })
+            .await?;
+        let (bytes, place) = received.into_parts();
         context::hold(place);
         Ok(wanted(read(&bytes)?)?)
     }

@@ -7,8 +7,8 @@ use coppice_core::operation::{DELETE_BUDGET, LIST_BUDGETS, SET_BUDGET};
 use coppice_core::target::OnBudget;
 use coppice_wire as wire;
 
-use crate::context;
 use crate::endpoint::{Body, Done, Endpoint, Shown, delete, get, put};
+use crate::{context, progress};
 
 pub(crate) fn endpoints() -> Vec<Endpoint> {
     const AREA: &str = "Billing";
@@ -30,7 +30,7 @@ pub(crate) fn endpoints() -> Vec<Endpoint> {
 }
 
 async fn list_budgets(app: App, access: Access) -> Result<Shown<wire::BudgetList>> {
-    let budgets = app.budgets.list(&access).await?;
+    let budgets = progress::report(app.budgets.list(&access)).await?;
     Ok(Shown(wire::BudgetList { budgets: budgets.into_iter().map(to_wire).collect() }))
 }
 

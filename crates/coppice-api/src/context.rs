@@ -91,6 +91,7 @@ pub(crate) async fn detached<T: Send + 'static>(
     work: impl Future<Output = T> + Send + 'static,
 ) -> Result<T, tokio::task::JoinError> {
     let span = tracing::Span::current();
+    let work = coppice_turns::carried(work);
     match CURRENT.try_with(Arc::clone) {
         Ok(current) => tokio::spawn(CURRENT.scope(current, work).instrument(span)).await,
         Err(_) => tokio::spawn(work.instrument(span)).await,

@@ -18,7 +18,9 @@ use serde_json::Value;
 use crate::BODY_LIMIT_BYTES;
 use crate::arrival::{CALLERS, Senders};
 use crate::body::{BodyError, InMemory};
+use crate::client_address::client_address;
 use crate::context;
+use crate::entry::Entry;
 use crate::error::{ApiError, with_status};
 use crate::proof::Proof;
 use crate::rates::Rates;
@@ -39,7 +41,7 @@ const REFUSAL_LIMIT_BYTES: usize = 16 << 10;
 pub(crate) async fn idempotent(
     State(app): State<App>,
     Extension(rates): Extension<Arc<Rates>>,
-    mut request: Request,
+    request: Request,
     next: Next,
 ) -> Response {
     if request.method() != Method::POST || !request.headers().contains_key(&IDEMPOTENCY_KEY) {
@@ -49,8 +51,14 @@ pub(crate) async fn idempotent(
     let Some(proof) = Proof::of(request.headers(), request.extensions()) else {
         return next.run(request).await;
     };
-    let Ok(credential) = app.callers.authenticate(Some(proof.presented()), None).await else {
-        return next.run(request).await;
+    let (parts, body) = request.into_parts();
+    let shown = (Some(&proof), client_address(&parts));
+    let authenticated = rates.progress.authenticate(&app, shown, None).await;
+    let mut request = Request::from_parts(parts, body);
+    let credential = match authenticated {
+        Ok(credential) => credential,
+        Err(error @ Error::TooMany { .. }) => return ApiError::from(error).into_response(),
+        Err(_) => return next.run(request).await,
     };
     context::note_caller(kind_of(&credential.caller));
     if let Err(error) = rates.admit_credential(&credential.caller.credential) {
@@ -72,15 +80,16 @@ pub(crate) async fn idempotent(
         Ok(asked) => asked,
         Err(error) => return error.into_response(),
     };
-    let body = match CALLERS.read(body, Senders::of(&parts)).await {
+    let entry = Entry::of(&parts.headers, &parts.extensions);
+    let read = async { Ok::<_, BodyError>(CALLERS.read(body, Senders::of(&parts)).await?) };
+    let body = match entry.await_body(read).await {
         Ok(body) => body,
-        Err(unread) => return BodyError::from(unread).into_response(),
+        Err(error) => return error.into_response(),
     };
     // A token is renewed every few minutes, its session goes on.
     let caller = match (&credential.caller.credential, &proof) {
         (CredentialId::Session(session), _) => session.as_str(),
-        (_, Proof::Bearer(secret) | Proof::Agent(secret)) => secret,
-        (_, Proof::Browser(secret)) => secret,
+        (_, proof) => proof.text(),
     };
     let call = match app.calls.begin(caller, &path, &key, &body).await {
         Ok(Begun::First(call)) => call,

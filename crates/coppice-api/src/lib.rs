@@ -42,6 +42,7 @@ mod departure;
 mod diff;
 mod door;
 mod endpoint;
+mod entry;
 mod error;
 mod events;
 mod github;
@@ -64,6 +65,7 @@ mod openapi;
 mod organizations;
 mod origin;
 mod pages;
+mod progress;
 mod projects;
 mod proof;
 mod rates;
@@ -254,6 +256,7 @@ impl Limits {
     fn around_long(&self, routes: Router<App>, audience: Audience) -> Router<App> {
         routes
             .method_not_allowed_fallback(move || async move { audience.wrong_method() })
+            .layer(from_fn(progress::on_behalf))
             .layer(Extension(self.rates.clone()))
             .layer(Extension(self.trusted_proxies.clone()))
             .layer(from_fn_with_state(self.names.clone(), note_route))

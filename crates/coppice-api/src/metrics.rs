@@ -31,13 +31,13 @@ pub(crate) fn describe() {
     describe_gauge!(IN_FLIGHT, "Requests that are being answered.");
     describe_counter!(
         RATE_LIMITED,
-        "Requests that came too fast: of a credential, of an address without one, or changes of an organization or a person."
+        "Requests that came too fast: of a credential, of an address without one, changes of an organization or a person, or too many in progress."
     );
     describe_counter!(
         AUTHENTICATION_FAILURES,
         "Requests without a valid credential, and wrong passwords on the page to sign in."
     );
-    for limit in ["credential", "address", "changes"] {
+    for limit in ["credential", "address", "changes", "progress"] {
         counter!(RATE_LIMITED, "limit" => limit).absolute(0);
     }
     counter!(AUTHENTICATION_FAILURES).absolute(0);

@@ -46,6 +46,14 @@ impl Proof {
         }
     }
 
+    /// What is shown, to tell it from others.
+    pub(crate) fn text(&self) -> &str {
+        match self {
+            Self::Bearer(text) | Self::Agent(text) => text,
+            Self::Browser(secret) => secret,
+        }
+    }
+
     /// As the app takes it.
     pub(crate) fn presented(&self) -> Presented<'_> {
         match self {

@@ -12,6 +12,7 @@ use governor::state::keyed::DefaultKeyedStateStore;
 use governor::{NotUntil, Quota, RateLimiter};
 
 use crate::context::RateState;
+use crate::progress::Progress;
 use crate::{context, metrics};
 
 /// Changes that an organization, or a person, makes or is refused: so many an hour, and as many at once. Each
@@ -41,6 +42,8 @@ pub(crate) struct Rates {
     changes: Limiter<Principal>,
     changes_of_credential: Limiter<CredentialId>,
     addresses: Limiter<IpAddr>,
+    /// Of those that are here.
+    pub(crate) progress: Progress,
     clock: DefaultClock,
 }
 
@@ -65,6 +68,7 @@ impl Rates {
             changes: RateLimiter::dashmap(CHANGES).with_middleware(),
             changes_of_credential: RateLimiter::dashmap(CHANGES_OF_CREDENTIAL).with_middleware(),
             addresses: limiter(address_per_second),
+            progress: Progress::new(),
             clock: DefaultClock::default(),
         }
     }

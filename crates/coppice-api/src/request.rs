@@ -110,7 +110,8 @@ impl Call {
 
     /// Checks 1 to 4.
     async fn authenticate(&self, app: &App, target: Option<&RawTarget<'_>>) -> Result<Credential> {
-        let outcome = app.callers.authenticate(self.proof.as_ref().map(Proof::presented), target).await;
+        let shown = (self.proof.as_ref(), self.address);
+        let outcome = self.rates.progress.authenticate(app, shown, target).await;
         match &outcome {
             Ok(credential) => context::note_caller(kind_of(&credential.caller)),
             Err(Error::Unauthenticated { .. }) => metrics::authentication_failed(),

@@ -15,6 +15,7 @@ use serde_json::json;
 use utoipa::IntoParams;
 
 use crate::endpoint::{Endpoint, Forms, Query, Written, get};
+use crate::progress;
 
 /// Another form of a report.
 const CSV: &str = "text/csv";
@@ -65,7 +66,7 @@ async fn get_usage(app: App, access: Access, Query(asked): Query<GetUsage>) -> R
         },
         by_instance_type: has(UsageGroup::Type),
     };
-    let report = app.usage.report(&access, &request).await?;
+    let report = progress::report(app.usage.report(&access, &request)).await?;
     let costs = report.lines.iter().filter_map(|line| line.cost.as_ref());
     let total = report.currency.as_ref().map(|_| costs.sum::<Decimal>().with_scale(6).to_plain_string());
     let shown = wire::Usage {

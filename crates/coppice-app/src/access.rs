@@ -1,7 +1,7 @@
 //! A caller, and what it may do where.
 
 use coppice_core::access::{Caller, Scope, check_role, check_scope};
-use coppice_core::organization::{Organization, Role};
+use coppice_core::organization::{Holder, Organization, Role};
 use coppice_core::target::{InBranch, InOrganization};
 use coppice_core::{BranchId, Error, ErrorCode, OrganizationId, Result, UserId};
 use coppice_store::Membership;
@@ -12,12 +12,18 @@ use coppice_store::Membership;
 pub struct Credential {
     /// Who calls.
     pub caller: Caller,
+    holder: Holder,
     pub(crate) membership: Option<Membership>,
 }
 
 impl Credential {
-    pub(crate) fn new(caller: Caller, membership: Option<Membership>) -> Self {
-        Self { caller, membership }
+    pub(crate) fn new(caller: Caller, holder: Holder, membership: Option<Membership>) -> Self {
+        Self { caller, holder, membership }
+    }
+
+    /// Who answers for what the caller does: the person, or who answers for the organization.
+    pub fn holder(&self) -> &Holder {
+        &self.holder
     }
 
     /// Whether the caller belongs to the organization that the path names.

@@ -116,7 +116,7 @@ impl Callers {
         if let Some(key) = found.caller.credential.key() {
             self.key_uses.note(key);
         }
-        Ok(Credential { caller: found.caller, membership: found.membership })
+        Ok(Credential::new(found.caller, found.holder, found.membership))
     }
 
     /// Checks 5 to 11: may the caller do this there?
@@ -157,7 +157,7 @@ impl Callers {
         raw: &RawTarget<'_>,
     ) -> Result<Access<T>> {
         let target = T::read(raw)?;
-        let Credential { caller, membership } = credential;
+        let Credential { caller, membership, .. } = credential;
         check_caller(&caller, operation)?;
         let Some(membership) = membership else {
             return Err(not_a_member(target.organization()));

@@ -11,6 +11,7 @@ use std::time::Duration;
 use coppice_core::event::EventType;
 use coppice_core::{Error, ErrorCode, OrganizationId, Result};
 use coppice_store::{Event, EventFilter, Store};
+use coppice_turns::step_aside;
 use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout_at};
@@ -164,6 +165,9 @@ impl Events {
                 place = self.feed.wait(organization);
             }
             let may_wait = events.is_empty() && is_open && place.is_some();
+            if may_wait {
+                step_aside();
+            }
             if !may_wait || timeout_at(end, published.changed()).await.is_err() {
                 return Ok(EventPage { events, cursor: last.to_string() });
             }

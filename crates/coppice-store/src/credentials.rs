@@ -5,7 +5,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 use coppice_core::access::{Caller, CredentialId, Grant, Principal};
 use coppice_core::authentication::Methods;
 use coppice_core::key_limits::Standing;
-use coppice_core::organization::{Organization, Role};
+use coppice_core::organization::{Holder, Organization, Role};
 use coppice_core::target::AnyTarget;
 use coppice_core::{ApiKeyId, BranchId, OrganizationId, ProjectId, SessionId, UserId};
 use sqlx::postgres::PgRow;
@@ -59,6 +59,8 @@ pub struct LivingBrowser {
 pub struct CredentialMatch {
     /// Who calls, with what.
     pub caller: Caller,
+    /// Who answers for what the caller does.
+    pub holder: Holder,
     /// Whether the user behind a user key is disabled.
     pub is_user_disabled: bool,
     /// What the caller is to the organization that was asked about; none when
@@ -71,6 +73,7 @@ struct KeyRow {
     key_id: String,
     user_id: Option<String>,
     key_organization: Option<String>,
+    holder: String,
     scopes: Vec<String>,
     projects: Vec<String>,
     branches: Vec<String>,
@@ -90,8 +93,9 @@ impl Store {
         target: Option<&AnyTarget>,
     ) -> Result<Option<CredentialMatch>> {
         let query = sqlx::query(
-            "select k.id as key_id, k.user_id, k.organization_id as key_organization, k.scopes, k.projects,
-                    k.branches, k.own_branches, k.branches_max, k.database_role, k.expiry,
+            "select k.id as key_id, k.user_id, k.organization_id as key_organization,
+                    coalesce(k.user_id, holder_of(k.organization_id)) as holder,
+                    k.scopes, k.projects, k.branches, k.own_branches, k.branches_max, k.database_role, k.expiry,
                     coalesce(u.disabled, false) as disabled, o.id, o.name,
                     o.disabled_by_admin, o.billing_status, o.usage_tier, o.admin_reason, o.billing_reason,
                     o.requires_second_factor, o.last_updated, o.created_at, m.role,
@@ -180,6 +184,7 @@ impl Store {
 
 fn credential_from(row: &PgRow) -> Result<CredentialMatch> {
     let key = KeyRow::from_row(row)?;
+    let holder = Holder::from_trusted(key.holder);
     let principal = match (key.user_id, key.key_organization) {
         (Some(user), _) => Principal::User(UserId::from_trusted(user)),
         (None, Some(organization)) => Principal::Organization(OrganizationId::from_trusted(organization)),
@@ -196,7 +201,7 @@ fn credential_from(row: &PgRow) -> Result<CredentialMatch> {
     let credential = CredentialId::Key(ApiKeyId::from_trusted(key.key_id));
     let caller = Caller { principal, credential, grant, expiry: key.expiry, is_stale: false };
     let membership = member_from(row)?;
-    Ok(CredentialMatch { caller, is_user_disabled: key.disabled, membership })
+    Ok(CredentialMatch { caller, holder, is_user_disabled: key.disabled, membership })
 }
 
 /// The membership in a row; none for a caller who is no member.

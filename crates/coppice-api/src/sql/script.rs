@@ -15,6 +15,7 @@ use coppice_core::operation::RUN_SQL_AT_CONSOLE;
 use coppice_core::target::InBranch;
 use coppice_gateway::{Gateway, Visitor};
 use coppice_sql::{Login, Output, ROWS_MAX, Request as Statements};
+use coppice_turns::step_aside;
 
 use super::query::{BODIES, RESULTS, sent};
 use super::refused::Refused;
@@ -73,6 +74,8 @@ async fn answer(
         Ok(body) => body,
         Err(unread) => return Ok(Refused::from(unread).into_response()),
     };
+    // What it takes from here on is counted by sessions and results, for as long as a person waits.
+    step_aside();
     // It may have taken long, and meanwhile the caller may have lost the right to this.
     let access: Access<InBranch> = call.again().authorize(app, &RUN_SQL_AT_CONSOLE).await?;
     let login = self::login(&app.credentials.get(&access, None).await?, &wished)?;

@@ -32,6 +32,7 @@ use coppice_test_support::{Answer, Postgres, text_of};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
+use tokio::task::JoinHandle;
 use tower::ServiceExt;
 
 use crate::engine::NoPostgres;
@@ -284,6 +285,54 @@ impl Http {
         meanwhile();
         send.send(text).expect("it is waited for");
         self.runtime.block_on(answer).expect("an answer").0
+    }
+
+    /// Begins so many requests at once.
+    pub(crate) fn begin_many(
+        &self,
+        count: usize,
+        key: &str,
+        (method, path): (&str, &str),
+        body: Option<&Value>,
+    ) -> Vec<JoinHandle<Answer>> {
+        let begin = |_| {
+            let request = Request::builder().method(method).uri(path);
+            let request = request.header(header::AUTHORIZATION, format!("Bearer {key}"));
+            let body = body.map_or_else(Body::empty, |body| Body::from(body.to_string()));
+            let request = request.body(body).expect("a request");
+            let router = self.router.clone();
+            self.runtime.spawn(async move { answer_of(router, request).await.0 })
+        };
+        (0..count).map(begin).collect()
+    }
+
+    /// Their answers.
+    pub(crate) fn finish(&self, begun: impl IntoIterator<Item = JoinHandle<Answer>>) -> Vec<Answer> {
+        self.runtime.block_on(async {
+            let mut answers = vec![];
+            for one in begun {
+                answers.push(one.await.expect("no panic"));
+            }
+            answers
+        })
+    }
+
+    /// Does work while a session on the metastore is open that has carried out a statement.
+    pub(crate) fn while_locked<T>(&self, statement: &str, work: impl AsyncFnOnce(&Self) -> T) -> T {
+        self.in_metastore(async |client| {
+            client.batch_execute(statement).await.expect("a statement that works");
+            work(self).await
+        })
+    }
+
+    /// Waits until so many statements on the metastore wait for a lock.
+    pub(crate) async fn locks_waited_for(&self, count: i64) {
+        let mut config = tokio_postgres::Config::new();
+        config.host_path(self.metastore.socket_dir()).user("postgres").dbname("postgres");
+        let (client, connection) = config.connect(tokio_postgres::NoTls).await.expect("a connection");
+        tokio::spawn(connection);
+        let waiting = "select count(*) from pg_stat_activity where wait_event_type = 'Lock'";
+        while client.query_one(waiting, &[]).await.expect("a count").get::<_, i64>(0) < count {}
     }
 
     /// A request with these headers alone.

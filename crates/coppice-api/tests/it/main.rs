@@ -19,6 +19,7 @@ mod logs;
 mod marketplace;
 mod orb;
 mod organizations;
+mod progress;
 mod projects;
 mod refusals;
 mod sign_in_links;

@@ -17,6 +17,7 @@ use coppice_core::target::{InBranch, InProject};
 use coppice_core::{ApiKeyId, BranchId, Error, ErrorCode, Result, VolumeId};
 use coppice_failpoint::failpoint;
 use coppice_store::{BaseMoment, BranchQuotas, NewBranch, PullKey, Tx};
+use coppice_turns::step_aside;
 
 use super::{Branches, SpecChange, checked_expiry, checked_labels, has_name, name_taken};
 use crate::Access;
@@ -230,6 +231,7 @@ impl Branches {
     /// Waits a while for a branch that was made to be ready, or to have failed.
     async fn come_up(&self, place: &InProject, id: &BranchId, ready: impl Future) -> Result<Branch> {
         self.reconciler.nudge(id.clone());
+        step_aside();
         // It also ends when the branch fails or is deleted: the row tells.
         let _ = tokio::time::timeout(self.create_wait, ready).await;
         match find_in_project(&self.store, place, id).await {

@@ -9,6 +9,7 @@ use coppice_core::target::InBranch;
 use coppice_core::{BranchId, Error, ErrorCode, Result, VolumeId};
 use coppice_failpoint::failpoint;
 use coppice_store::{NewVolume, Replacement, Tx};
+use coppice_turns::step_aside;
 
 use super::{Branches, busy};
 use crate::Access;
@@ -94,6 +95,7 @@ impl Branches {
         tx.commit().await?;
         failpoint!("reset.committed");
         self.reconciler.nudge(id.clone());
+        step_aside();
         let _ = tokio::time::timeout(self.create_wait, done).await;
         find_in_project(&self.store, within, id).await
     }
