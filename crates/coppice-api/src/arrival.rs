@@ -42,6 +42,10 @@ pub(crate) static DELIVERIES: LazyLock<Room> =
 pub(crate) static BILLING_DELIVERIES: LazyLock<Room> =
     LazyLock::new(|| Room::new(64 << 20, 5 << 20, Duration::from_secs(10), Duration::from_secs(3)));
 
+/// What a body takes of its room at least: a request that is here takes some memory, however small
+/// its body is.
+const LEAST_BYTES: usize = 16 << 10;
+
 /// Tells senders apart, also after a request is gone.
 static SENDERS: LazyLock<RandomState> = LazyLock::new(RandomState::new);
 
@@ -52,6 +56,8 @@ pub(crate) struct Room {
     left: Notify,
     size_bytes: usize,
     limit_bytes: usize,
+    /// See [`LEAST_BYTES`].
+    least_bytes: usize,
     /// How long a body may take to come to its end.
     patience: Duration,
     /// How long it may wait for others to leave.
@@ -133,7 +139,8 @@ impl Room {
         patience_for_room: Duration,
     ) -> Self {
         let (taken, left) = (Mutex::default(), Notify::new());
-        Self { taken, left, size_bytes, limit_bytes, patience, patience_for_room }
+        let least_bytes = LEAST_BYTES;
+        Self { taken, left, size_bytes, limit_bytes, least_bytes, patience, patience_for_room }
     }
 
     /// Reads a body to its end.
@@ -146,13 +153,17 @@ impl Room {
 
     async fn collect(&self, mut body: Body, senders: Senders) -> Result<Received<'_>, Unread> {
         let mut received = Received { bytes: vec![], place: Place { room: self, senders, bytes: 0 } };
+        if !body.is_end_stream() {
+            received.place.grow(self.least_bytes).await?;
+        }
         while let Some(frame) = std::future::poll_fn(|context| Pin::new(&mut body).poll_frame(context)).await
         {
             let Ok(data) = frame.map_err(|_| Unread::Broken)?.into_data() else { continue };
             if received.bytes.len() + data.len() > self.limit_bytes {
                 return Err(Unread::TooLarge);
             }
-            received.place.grow(data.len()).await?;
+            let bytes = (received.bytes.len() + data.len()).max(self.least_bytes);
+            received.place.grow(bytes - received.place.bytes).await?;
             received.bytes.extend_from_slice(&data);
         }
         Ok(received)
@@ -255,7 +266,8 @@ mod tests {
     use crate::body::RawBody;
 
     fn room(size_bytes: usize) -> Room {
-        Room::new(size_bytes, 8, Duration::from_secs(30), Duration::from_millis(10))
+        let room = Room::new(size_bytes, 8, Duration::from_secs(30), Duration::from_millis(10));
+        Room { least_bytes: 0, ..room }
     }
 
     fn sender(number: u8) -> Senders {
@@ -310,7 +322,7 @@ mod tests {
         let request = Request::post("/").header(AUTHORIZATION, shown).body(Body::from(r#"{"name":"ada"}"#));
         let answered = router.oneshot(request.expect("a request")).await.expect("an answer");
         let said = to_bytes(answered.into_body(), 100).await.expect("a body");
-        assert_eq!(said, "true 14");
+        assert_eq!(said, format!("true {LEAST_BYTES}"));
         assert_eq!(has(), 0);
     }
 
@@ -337,6 +349,19 @@ mod tests {
         let room = Room { patience: Duration::from_millis(1), ..room(16) };
         let read = async |is_broken| room.read(Body::new(Silent(is_broken)), sender(1)).await.err();
         assert_eq!((read(true).await, read(false).await), (Some(Unread::Broken), Some(Unread::Slow)));
+    }
+
+    #[tokio::test]
+    async fn the_smallest_body_takes_more_than_its_bytes() {
+        let room = Room { least_bytes: 6, ..room(16) };
+        let first = room.read(Body::from("1"), sender(1)).await.expect("half of it");
+        assert_eq!(room.taken.lock().sum, 6);
+        assert_eq!(room.read(Body::from("1"), sender(1)).await.err(), Some(Unread::NoRoom));
+        drop(first);
+        let larger = room.read(Body::from("1234567"), sender(1)).await.expect("half of it");
+        assert_eq!(room.taken.lock().sum, 7);
+        drop(larger);
+        assert_eq!(room.taken.lock().sum, 0);
     }
 
     #[tokio::test]

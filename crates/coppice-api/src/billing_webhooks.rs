@@ -8,8 +8,10 @@ use axum::response::Response;
 use axum::routing::post;
 use axum::{Extension, Router};
 use coppice_app::{App, OrbDelivery, StripeDelivery, VercelDelivery};
+use coppice_core::{Error, ErrorCode};
 
 use crate::arrival::{BILLING_DELIVERIES, Senders};
+use crate::client_address::client_address;
 use crate::delivered::{answered, did_not_arrive};
 use crate::error::ApiError;
 use crate::rates::Rates;
@@ -43,6 +45,13 @@ async fn take(
     request: Request,
 ) -> Result<Response, ApiError> {
     let (parts, body) = request.into_parts();
+    let address = client_address(&parts);
+    if !is_configured(caller, &app) {
+        // Whatever it is, nothing here could have signed it.
+        let refused = Error::invalid(ErrorCode::InvalidSignature, "invalid signature");
+        return answered(Err(refused), &rates, &parts);
+    }
+    let _stranger = rates.progress.stranger(address).await?;
     let body = match BILLING_DELIVERIES.read(body, Senders::of(&parts)).await {
         Ok(body) => body,
         Err(unread) => return Ok(did_not_arrive(unread, MOST)),
@@ -63,6 +72,15 @@ async fn take(
         }
     };
     answered(taken, &rates, &parts)
+}
+
+/// Whether anybody calls who can prove it.
+fn is_configured(caller: Caller, app: &App) -> bool {
+    match caller {
+        Caller::Stripe => app.stripe.is_there(),
+        Caller::Orb => app.orb.is_there(),
+        Caller::Vercel => app.vercel.is_there(),
+    }
 }
 
 fn header<'a>(parts: &'a Parts, name: &str) -> Option<&'a str> {

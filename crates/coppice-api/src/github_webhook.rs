@@ -9,6 +9,7 @@ use coppice_core::Result;
 use coppice_oauth::params::Params;
 
 use crate::arrival::{DELIVERIES, Senders};
+use crate::client_address::client_address;
 use crate::delivered::{answered, did_not_arrive};
 use crate::error::ApiError;
 use crate::pages::{self, Message};
@@ -31,6 +32,7 @@ async fn take(
     request: Request,
 ) -> Result<Response, ApiError> {
     let (parts, body) = request.into_parts();
+    let _stranger = rates.progress.stranger(client_address(&parts)).await?;
     let received = match DELIVERIES.read(body, Senders::of(&parts)).await {
         Ok(received) => received,
         Err(unread) => return Ok(did_not_arrive(unread, "25 MiB")),

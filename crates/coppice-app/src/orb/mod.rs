@@ -57,7 +57,7 @@ impl Orb {
     }
 
     /// Whether it makes invoices here.
-    pub(crate) fn is_there(&self) -> bool {
+    pub fn is_there(&self) -> bool {
         self.api.is_some()
     }
 }

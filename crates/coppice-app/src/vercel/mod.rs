@@ -125,6 +125,11 @@ pub(crate) struct Used {
 }
 
 impl Vercel {
+    /// Whether there is an integration.
+    pub fn is_there(&self) -> bool {
+        self.api.is_some()
+    }
+
     pub(crate) fn new(
         (store, key, reconciler): (Store, Arc<MasterKey>, Reconciler),
         used: Used,
