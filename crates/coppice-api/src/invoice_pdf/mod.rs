@@ -4,10 +4,11 @@ mod asked;
 mod typesetting;
 
 use std::ops::Range;
+use std::sync::LazyLock;
 
 use chrono::{Datelike as _, Timelike as _};
 use coppice_core::{Error, Result};
-use coppice_turns::do_holding;
+use coppice_turns::{Behalf, Name, Turns, do_holding};
 use coppice_wire as wire;
 use krilla::Document;
 use krilla::color::rgb;
@@ -17,7 +18,6 @@ use krilla::page::PageSettings;
 use krilla::paint::Fill;
 use krilla::surface::Surface;
 use krilla::text::KrillaGlyph;
-use tokio::sync::Semaphore;
 
 use asked::Asked;
 use typesetting::Typeface;
@@ -63,21 +63,22 @@ const COLUMNS: [Column; 6] = [
 
 /// Most lines: a longer invoice has forms for programs, and a page.
 const LINES_MAX: usize = 10_000;
-/// Those that are written at once; a long one takes a processor for seconds.
-static WRITTEN: Semaphore = Semaphore::const_new(2);
+/// Those that are written at once, and of them those that one asked for; a long one takes a processor for seconds.
+static WRITTEN: LazyLock<Turns<Name>> = LazyLock::new(|| Turns::new(2, 1));
 
 /// Writes an invoice when it has its turn.
 ///
 /// # Errors
-/// `invalid_query_parameter` when it is too long; `rate_limited` when somebody has it written already, or many others
-/// are; `internal`
+/// `invalid_query_parameter` when it is too long; `rate_limited` when somebody has it written already, or many others are,
+/// of everybody or of who asks; `internal`
 pub(crate) async fn write_in_turn(invoice: wire::InvoiceDetails) -> Result<Vec<u8>> {
     if invoice.lines.len() > LINES_MAX {
         let why = format!("a PDF has at most {LINES_MAX} lines: ask for html or json");
         return Err(Error::invalid_query("format", why));
     }
-    let asked = Asked::enter(&invoice.id)?;
-    let turn = WRITTEN.acquire().await.map_err(Error::internal)?;
+    let by = Behalf::current().map_or_else(|| "".into(), |behalf| behalf.name());
+    let asked = Asked::enter(&invoice.id, &by)?;
+    let turn = WRITTEN.take(&by).await;
     do_holding((asked, turn), move || write(&invoice)).await.map_err(Error::internal)?
 }
 
@@ -354,7 +355,7 @@ mod tests {
     #[tokio::test]
     async fn an_invoice_that_is_being_written_is_not_written_twice() {
         let again = || write_in_turn(wire::InvoiceDetails { id: "bil_twice".to_owned(), ..invoice(3) });
-        let asked = Asked::enter("bil_twice").expect("it is the first");
+        let asked = Asked::enter("bil_twice", &"".into()).expect("it is the first");
         assert_eq!(again().await.expect_err("it is being written").kind(), ErrorKind::TooMany);
         drop(asked);
         again().await.expect("a PDF");
