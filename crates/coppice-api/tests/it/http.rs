@@ -317,11 +317,14 @@ impl Http {
         })
     }
 
-    /// Does work while a session on the metastore is open that has carried out a statement.
+    /// Does work while a session on the metastore is in a transaction with these statements, which
+    /// is committed then.
     pub(crate) fn while_locked<T>(&self, statement: &str, work: impl AsyncFnOnce(&Self) -> T) -> T {
         self.in_metastore(async |client| {
-            client.batch_execute(statement).await.expect("a statement that works");
-            work(self).await
+            client.batch_execute(&format!("begin; {statement}")).await.expect("statements that work");
+            let done = work(self).await;
+            client.batch_execute("commit").await.expect("a commit");
+            done
         })
     }
 

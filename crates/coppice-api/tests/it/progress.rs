@@ -29,7 +29,7 @@ fn requests_that_get_nowhere_keep_nobody_else_waiting() {
     let own = http.new_token("/organizations/{org}/api-keys", json!({}));
     let path = format!("/organizations/{}", http.organization());
     let statement = format!(
-        "begin; lock table webhooks in access exclusive mode;
+        "lock table webhooks in access exclusive mode;
          select from organizations where id = '{}' for update",
         http.organization()
     );

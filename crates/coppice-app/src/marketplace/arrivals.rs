@@ -108,8 +108,7 @@ impl AwsMarketplace {
         let mut found = vec![];
         for organization in self.store.organization_list(&principal).await? {
             let role = roles.iter().find(|(id, _)| *id == organization.id).map(|(_, role)| *role);
-            let is_theirs = matches!(role, Some(Role::Owner | Role::Admin))
-                && (session.methods.has_second_factor() || !organization.requires_second_factor);
+            let is_theirs = may_pay_for(session, role, &organization);
             if is_theirs && !self.store.subscription_is_active(&organization.id).await? {
                 found.push(organization);
             }
@@ -141,7 +140,7 @@ impl AwsMarketplace {
             self.audit.begin_registration(&session.user, organization, &arrived.license, origin).await?;
         let outcome = match payable {
             Payable::New(name) => self.redeem_for_new(&session.user, &arrived.license, name).await,
-            Payable::Known(_) => self.redeem_for(&session.user, &arrived.license, organization).await,
+            Payable::Known(_) => self.redeem_for(session, &arrived.license, organization).await,
         };
         self.audit.end_with(&line, &outcome).await;
         outcome
@@ -163,19 +162,20 @@ impl AwsMarketplace {
     /// For one that they may choose.
     async fn redeem_for(
         &self,
-        user: &UserId,
+        session: &BrowserSession,
         license: &str,
         organization: Option<&OrganizationId>,
     ) -> Result<OrganizationId> {
-        let id = organization.ok_or_else(|| {
-            Error::access_denied(
-                ErrorCode::RoleNotAllowed,
-                "you may not say what this organization pays with",
-            )
-        })?;
+        let id = organization.ok_or_else(not_for_them)?;
+        let user = &session.user;
         self.take_subscription(user, license).await?;
         let mut tx = self.store.begin().await?;
-        lock_organization_in_tx(&self.store, &mut tx, id).await?;
+        let locked = lock_organization_in_tx(&self.store, &mut tx, id).await?;
+        // It may have been theirs only when it was shown to them.
+        let role = self.store.member_role_in_tx(&mut tx, id, user).await?;
+        if !may_pay_for(session, role, &locked) {
+            return Err(not_for_them());
+        }
         let from = hour_of(Utc::now()) + TimeDelta::hours(1);
         if !self.subscriptions.bill_in_tx(&mut tx, (user, Some(license)), id, from).await? {
             return Err(used());
@@ -190,6 +190,16 @@ impl AwsMarketplace {
             false => Err(used()),
         }
     }
+}
+
+/// Whether somebody may say what an organization pays with.
+fn may_pay_for(session: &BrowserSession, role: Option<Role>, organization: &Organization) -> bool {
+    matches!(role, Some(Role::Owner | Role::Admin))
+        && (session.methods.has_second_factor() || !organization.requires_second_factor)
+}
+
+fn not_for_them() -> Error {
+    Error::access_denied(ErrorCode::RoleNotAllowed, "you may not say what this organization pays with")
 }
 
 fn is_of_token(refused: &AwsError) -> bool {

@@ -187,6 +187,36 @@ fn what_aws_does_not_know_leads_nowhere_and_its_token_is_told_to_nobody() {
 }
 
 #[test]
+fn who_is_demoted_in_the_last_moment_says_nothing_any_more() {
+    let sold = Sold::start();
+    let mut browser = Browser::default();
+    sold.sign_in(&mut browser);
+    sold.aws.buy("token-late", "l-late", "123456789012");
+    sold.arrive(&mut browser, "token-late");
+    let csrf = field(&sold.get(&mut browser, PLACE).text(), "csrf");
+    let organization = sold.http.new_organization("demoted");
+    let body = format!("csrf={csrf}&organization={organization}");
+    let demoted = format!(
+        "select from organizations where id = '{organization}' for update;
+         update members set role = 'viewer' where organization_id = '{organization}'"
+    );
+    let told = std::thread::scope(|scope| {
+        let pressed = sold.http.while_locked(&demoted, async |http| {
+            let pressed = scope.spawn(|| sold.post(&mut browser, REDEEM, &body));
+            http.locks_waited_for(1).await;
+            pressed
+        });
+        pressed.join().expect("an answer")
+    });
+    assert!(told.status == 400 && told.text().contains("own or administer"), "{}", told.text());
+    assert!(
+        sold.http.asks(
+            "select organization_id is null from marketplace_subscriptions where license_id = 'l-late'"
+        )
+    );
+}
+
+#[test]
 fn a_subscription_is_whose_it_was_first_and_pays_for_what_they_may_choose() {
     let sold = sold();
     let mut browser = Browser::default();
