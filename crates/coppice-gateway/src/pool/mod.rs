@@ -19,6 +19,7 @@ mod member;
 mod pending;
 mod places;
 mod pools;
+mod prepared;
 mod requests;
 mod room;
 mod settings;

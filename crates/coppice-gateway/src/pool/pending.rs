@@ -8,7 +8,8 @@ use std::sync::Arc;
 
 use coppice_pgwire::WireError;
 
-use crate::pool::statement::{Content, Known, Made, OnServer, Unnamed};
+use crate::pool::prepared::{Made, OnServer};
+use crate::pool::statement::{Content, Known, Unnamed};
 use crate::pool::watch::Watch;
 
 /// Messages under way before the server is asked to answer what it has, and

@@ -8,7 +8,8 @@ use coppice_pgwire::{WireError, encode, sqlstate};
 
 use crate::pool::exchange::{Broken, Exchange, MESSAGE_LENGTH_MAX};
 use crate::pool::pending::{Expected, Former, ShapeOf};
-use crate::pool::statement::{Known, OnServer, Prepared, Statement, Surroundings, Unnamed};
+use crate::pool::prepared::{OnServer, Prepared};
+use crate::pool::statement::{Known, Statement, Surroundings, Unnamed};
 use crate::pool::watch::{Watch, made_up_settings};
 use crate::reason::Reason;
 use crate::refusal::Refusal;
