@@ -154,7 +154,11 @@ impl Pair<'_> {
             relay.leave(LIST, &some)?;
             let script = [arguments(), vec!["--file=-".to_owned()]].concat();
             if !grants::only_grants(&self.programs.read(&relay, script).await?) {
-                let why = format!("database {}: what it grants has other statements in it", database.name);
+                let why = format!(
+                    "database {}: what it grants can not be told from other statements: REVOKE what is granted on, \
+                     or to, what has an unusual name",
+                    database.name
+                );
                 return Err(EngineError::NotUpgradable(in_one_line(&why)));
             }
             self.programs.run(run()).await?;
