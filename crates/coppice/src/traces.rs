@@ -23,6 +23,7 @@ use opentelemetry_otlp::{WithExportConfig as _, WithHttpConfig as _};
 use opentelemetry_sdk::Resource;
 use opentelemetry_sdk::propagation::TraceContextPropagator;
 use opentelemetry_sdk::trace::{SdkTracer, SdkTracerProvider};
+use reqwest::redirect::Policy;
 use tracing::{Instrument as _, Subscriber};
 use tracing_opentelemetry::OpenTelemetrySpanExt as _;
 use tracing_subscriber::Layer;
@@ -57,9 +58,7 @@ impl Traces {
         if !is_named || std::env::var("OTEL_SDK_DISABLED").is_ok_and(|value| value == "true") {
             return Ok(None);
         }
-        let client = reqwest::Client::builder().timeout(SEND_PATIENCE).build().context("making a client")?;
-        let runtime = tokio::runtime::Handle::current();
-        let collector = Collector { client, runtime, is_away: Arc::default() };
+        let collector = Collector::new().context("making a client")?;
         let mut builder = opentelemetry_otlp::SpanExporter::builder().with_http().with_http_client(collector);
         if let Some(endpoint) = endpoint {
             if !endpoint.starts_with("http://") && !endpoint.starts_with("https://") {
@@ -114,6 +113,12 @@ struct Collector {
 }
 
 impl Collector {
+    fn new() -> reqwest::Result<Self> {
+        // Whoever answers there sends spans nowhere else.
+        let client = reqwest::Client::builder().timeout(SEND_PATIENCE).redirect(Policy::none()).build()?;
+        Ok(Self { client, runtime: tokio::runtime::Handle::current(), is_away: Arc::default() })
+    }
+
     /// Says when things change, not each time.
     fn note(&self, trouble: Option<String>) {
         let was_away = self.is_away.swap(trouble.is_some(), Ordering::Relaxed);
@@ -176,4 +181,32 @@ pub(crate) async fn trace_request(request: Request, next: Next) -> Response {
         span.set_status(Status::error(""));
     }
     response
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::Router;
+    use axum::http::{Request, StatusCode};
+    use axum::response::Redirect;
+    use axum::routing::any;
+    use tokio::net::TcpListener;
+    use tokio::sync::mpsc;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_collector_that_names_another_place_sends_nothing_there() {
+        let (came, mut comes) = mpsc::channel(1);
+        let elsewhere = any(async move || came.send(()).await.expect("somebody looks"));
+        let routes = Router::new()
+            .route("/", any(async || Redirect::temporary("/elsewhere")))
+            .route("/elsewhere", elsewhere);
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let at = listener.local_addr().expect("its address");
+        tokio::spawn(async move { axum::serve(listener, routes).await });
+        let request = Request::post(format!("http://{at}/")).body(Bytes::from("spans")).expect("a request");
+        let answer = Collector::new().expect("a client").send_bytes(request).await.expect("an answer");
+        assert_eq!(answer.status(), StatusCode::TEMPORARY_REDIRECT);
+        assert!(comes.try_recv().is_err());
+    }
 }
