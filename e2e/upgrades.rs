@@ -384,6 +384,46 @@ fn nothing_of_an_owner_runs_as_a_superuser_while_it_is_upgraded() {
     assert_eq!(psql(&url, granted).out, "1", "what was granted is");
 }
 
+/// What whoever is superuser on the old server gives `app` there.
+const GIVEN: &str = "GRANT EXECUTE ON FUNCTION lo_export(oid, text), lo_import(text) TO app;
+    GRANT pg_write_server_files, pg_create_subscription TO app;
+    ALTER ROLE app SET temp_file_limit = -1; ALTER ROLE app SET work_mem = '5MB';
+    CREATE ROLE other; CREATE FUNCTION run(q text) RETURNS void SECURITY DEFINER LANGUAGE plpgsql AS
+        $$BEGIN EXECUTE q; END$$; ALTER FUNCTION run(text) OWNER TO other; GRANT other TO app";
+
+/// Has the old server call the role `other` that of the platform, wherever it is asked for a name.
+const LIE: &str = "SET allow_system_table_mods = on;
+    CREATE FUNCTION pg_catalog.lie(n name) RETURNS bytea LANGUAGE plpgsql AS
+        $$BEGIN RETURN convert_to(CASE n::text WHEN 'pg_other' THEN 'platform' ELSE n::text END, 'UTF8'); END$$;
+    UPDATE pg_type SET typsend = 'pg_catalog.lie'::regproc WHERE oid = 'name'::regtype";
+
+#[test]
+fn nothing_that_an_old_server_says_makes_its_owner_more_than_an_owner() {
+    let coppice = every_release();
+    let url = make(&coppice, "liar", 16);
+    let superuser = coppice.superuser_url("liar");
+    let told = |database: &str, sql: &str| {
+        let done = psql(&superuser.replace("dbname=app", &format!("dbname={database}")), sql);
+        assert!(done.is_ok, "{}", done.err);
+    };
+    told("app", GIVEN);
+    told(
+        "app",
+        "SET allow_system_table_mods = on; UPDATE pg_authid SET rolname = 'pg_other' WHERE rolname = 'other'",
+    );
+    told("app", LIE);
+    told("postgres", LIE);
+    upgrade(&coppice, "liar", &json!({ "image": "postgres:18" }));
+    assert!(image(&coppice, "liar").starts_with("postgres:18"), "{}", message(&coppice, "liar"));
+    let has = "SELECT pg_has_role('platform', 'MEMBER'), pg_has_role('pg_write_server_files', 'MEMBER'),
+        pg_has_role('pg_create_subscription', 'MEMBER'), has_function_privilege('lo_export(oid, text)', 'EXECUTE'),
+        current_setting('temp_file_limit') = '-1'";
+    assert_eq!(psql(&url, has).out, "f|f|f|f|f");
+    let owner = "SELECT proowner::regrole FROM pg_proc WHERE oid = 'run(text)'::regprocedure";
+    assert_eq!(psql(&url, owner).out, "app", "of whom nobody knows is the managed role's");
+    assert_eq!(psql(&url, "SHOW work_mem").out, "5MB", "what an owner may set is");
+}
+
 #[test]
 fn an_abort_while_a_branch_is_upgraded_is_made_up_for() {
     let postgres = postgres_dir().display().to_string();

@@ -3,7 +3,7 @@
 use tokio_postgres::types::{ToSql, Type};
 
 use super::quoting;
-use super::roles::said;
+use super::roles::{Copied, said};
 use crate::local::connecting::Address;
 use crate::local::session::{Parameter, Patience, Session, column};
 use crate::{EngineError, Result};
@@ -21,7 +21,7 @@ const OWNED: &str = "SELECT s.classid, s.objid, r.rolname,
     JOIN pg_catalog.pg_database d ON d.oid = s.dbid AND d.datname = current_database()
     JOIN pg_catalog.pg_authid r ON r.oid = s.refobjid
     CROSS JOIN LATERAL pg_catalog.pg_identify_object_as_address(s.classid, s.objid, s.objsubid) a
-    WHERE s.deptype = 'o' AND s.refclassid = 'pg_authid'::regclass AND NOT r.rolsuper
+    WHERE s.deptype = 'o' AND s.refclassid = 'pg_authid'::regclass
       AND s.classid NOT IN ('pg_default_acl'::regclass, 'pg_extension'::regclass, 'pg_user_mapping'::regclass)
       AND NOT EXISTS (SELECT FROM pg_catalog.pg_depend p
           WHERE p.classid = s.classid AND p.objid = s.objid AND p.objsubid = 0
@@ -168,7 +168,11 @@ pub(super) async fn forget_settings(database: &Database, new: &Session) -> Resul
 /// Gives everything in a database to whom it belongs; what nobody knows of, which code of
 /// the owner's may have made meanwhile, to the managed role. `old` and `new` are sessions
 /// in that database.
-pub(super) async fn give_back(old: &Session, new: &Session, restorer: &str) -> Result<()> {
+pub(super) async fn give_back(
+    (old, new): (&Session, &Session),
+    copied: &Copied,
+    restorer: &str,
+) -> Result<()> {
     let (mut class, mut object) = (0_u32, 0_u32);
     let quoted_restorer = quoting::name(restorer);
     loop {
@@ -179,9 +183,13 @@ pub(super) async fn give_back(old: &Session, new: &Session, restorer: &str) -> R
         (class, object) = (column(last, 0)?, column(last, 1)?);
         let mut wanted = vec![];
         for row in &rows {
+            let owner = said(row, 2)?;
+            if !copied.has(&owner) {
+                continue;
+            }
             let mut known: serde_json::Value = serde_json::from_str(&said(row, 3)?)
                 .map_err(|error| EngineError::Other(format!("reading owners: {error}")))?;
-            known["owner"] = said(row, 2)?.into();
+            known["owner"] = owner.into();
             wanted.push(known);
         }
         let wanted = serde_json::Value::Array(wanted).to_string();
@@ -191,9 +199,13 @@ pub(super) async fn give_back(old: &Session, new: &Session, restorer: &str) -> R
         new.transaction("giving objects to their owners", &statements).await?;
     }
     let query = "SELECT extname, rolname FROM pg_catalog.pg_extension e
-         JOIN pg_catalog.pg_authid r ON r.oid = e.extowner WHERE NOT rolsuper";
+         JOIN pg_catalog.pg_authid r ON r.oid = e.extowner";
     for row in old.query("reading extensions", query, &[]).await? {
-        let (extension, owner) = (quoting::text(&said(&row, 0)?), quoting::text(&said(&row, 1)?));
+        let owner = said(&row, 1)?;
+        if !copied.has(&owner) {
+            continue;
+        }
+        let (extension, owner) = (quoting::text(&said(&row, 0)?), quoting::text(&owner));
         let owner = format!("(SELECT oid FROM pg_catalog.pg_authid WHERE rolname = {owner})");
         let own =
             format!("extname = {extension} AND extowner = {}::regrole", quoting::text(&quoted_restorer));
@@ -216,11 +228,16 @@ pub(super) async fn give_back(old: &Session, new: &Session, restorer: &str) -> R
 }
 
 /// Gives a database itself to its owner, with what is granted on it.
-pub(super) async fn finish(database: &Database, old: &Session, new: &Session) -> Result<()> {
+pub(super) async fn finish(
+    database: &Database,
+    (old, new): (&Session, &Session),
+    copied: &Copied,
+) -> Result<()> {
     let name = database.quoted();
-    let mut statements = vec![format!("ALTER DATABASE {name} OWNER TO {}", quoting::name(&database.owner))];
+    let owner = Some(database.owner.as_str()).filter(|owner| copied.has(owner)).unwrap_or(MANAGED_ROLE);
+    let owner = quoting::name(owner);
+    let mut statements = vec![format!("ALTER DATABASE {name} OWNER TO {owner}")];
     if database.has_grants {
-        let owner = quoting::name(&database.owner);
         statements.push(format!("REVOKE ALL ON DATABASE {name} FROM PUBLIC, {owner}"));
         let query = "SELECT coalesce(g.rolname, ''), a.privilege_type, a.is_grantable
              FROM pg_catalog.pg_database d CROSS JOIN LATERAL pg_catalog.aclexplode(d.datacl) a

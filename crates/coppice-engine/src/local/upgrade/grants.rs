@@ -1,12 +1,41 @@
 //! What a dump grants. Only the platform can grant in the names of others, so it restores
 //! that itself: and nothing else, whatever the owner called what is in there.
 
+use crate::Result;
+use crate::local::session::{Session, column};
+
 /// Entries of a dump that are restored in one go: what they say is read first.
 const AT_ONCE: usize = 1000;
 /// The catalogue that a dump names for privileges: none,
 const NO_CATALOGUE: &str = "0";
 /// and for those that objects get later: `pg_default_acl`.
 const DEFAULTS: &str = "826";
+
+/// Schemas of the system's; no other one has a name that begins like these.
+const SYSTEM: [&str; 2] = ["pg_catalog", "information_schema"];
+
+const OF_SUPERUSERS: &str = "WITH mighty AS (SELECT oid FROM pg_catalog.pg_authid WHERE rolsuper),
+    granted (class, object, part, owner, privileges) AS (
+        SELECT 'pg_class'::regclass, oid, 0, relowner, relacl FROM pg_catalog.pg_class
+        UNION ALL SELECT 'pg_class'::regclass, attrelid, attnum, relowner, attacl
+            FROM pg_catalog.pg_attribute a JOIN pg_catalog.pg_class c ON c.oid = attrelid WHERE attacl IS NOT NULL
+        UNION ALL SELECT 'pg_proc'::regclass, oid, 0, proowner, proacl FROM pg_catalog.pg_proc
+        UNION ALL SELECT 'pg_type'::regclass, oid, 0, typowner, typacl FROM pg_catalog.pg_type
+        UNION ALL SELECT 'pg_namespace'::regclass, oid, 0, nspowner, nspacl FROM pg_catalog.pg_namespace
+        UNION ALL SELECT 'pg_language'::regclass, oid, 0, lanowner, lanacl FROM pg_catalog.pg_language
+        UNION ALL SELECT 'pg_foreign_data_wrapper'::regclass, oid, 0, fdwowner, fdwacl
+            FROM pg_catalog.pg_foreign_data_wrapper
+        UNION ALL SELECT 'pg_foreign_server'::regclass, oid, 0, srvowner, srvacl FROM pg_catalog.pg_foreign_server
+        UNION ALL SELECT 'pg_largeobject_metadata'::regclass, oid, 0, lomowner, lomacl
+            FROM pg_catalog.pg_largeobject_metadata
+        UNION ALL SELECT 'pg_default_acl'::regclass, oid, 0, defaclrole, defaclacl FROM pg_catalog.pg_default_acl
+        UNION ALL SELECT 'pg_database'::regclass, oid, 0, datdba, datacl FROM pg_catalog.pg_database
+        UNION ALL SELECT 'pg_tablespace'::regclass, oid, 0, spcowner, spcacl FROM pg_catalog.pg_tablespace
+        UNION ALL SELECT 'pg_parameter_acl'::regclass, p.oid, 0, mighty.oid, paracl
+            FROM pg_catalog.pg_parameter_acl p, mighty)
+    SELECT coalesce(md5(string_agg(md5(format('%s %s %s %s', class::oid, object, part, privileges)), ''
+                                   ORDER BY class::oid, object, part, owner)), '')
+    FROM granted JOIN mighty ON mighty.oid = owner WHERE privileges IS NOT NULL";
 
 /// What the statements begin with, and what they all have, beside those that only prepare.
 const KINDS: [(&str, &str); 5] = [
@@ -29,7 +58,14 @@ pub(super) fn lists(listed: &str) -> Vec<String> {
     lines.chunks(AT_ONCE).map(|some| some.iter().map(|line| format!("{line}\n")).collect()).collect()
 }
 
-/// Whether a line of such a list is of privileges: `3425; 0 0 ACL public TABLE t app`, or
+/// A digest of what is granted on everything that belongs to superusers, in a database and in the
+/// cluster. No owner can grant that, so nothing of it may come from a dump.
+pub(super) async fn of_superusers(session: &Session) -> Result<String> {
+    let row = session.query_one("looking at what is granted", OF_SUPERUSERS, &[]).await?;
+    column(&row, 0)
+}
+
+/// Whether a line of such a list is of privileges that an owner can grant: `3425; 0 0 ACL public TABLE t app`, or
 /// `3426; 826 16391 DEFAULT ACL public DEFAULT PRIVILEGES FOR TABLES app`. A kind alone
 /// does not tell: `3427; 2604 16393 DEFAULT ACL t i app` is of a column in a schema ACL.
 fn is_grant(line: &str) -> bool {
@@ -39,7 +75,8 @@ fn is_grant(line: &str) -> bool {
     let (catalogue, mut kind) = (words.next(), words.skip(1));
     is_entry
         && match (catalogue, kind.next()) {
-            (Some(NO_CATALOGUE), Some("ACL")) => true,
+            // What superusers grant there is the platform's affair in each version.
+            (Some(NO_CATALOGUE), Some("ACL")) => kind.next().is_none_or(|schema| !SYSTEM.contains(&schema)),
             (Some(DEFAULTS), Some("DEFAULT")) => kind.next() == Some("ACL"),
             _ => false,
         }
@@ -98,6 +135,8 @@ mod tests {
     fn privileges_are_told_from_what_is_called_like_them() {
         assert!(is_grant("3425; 0 0 ACL public TABLE t app"));
         assert!(is_grant("3426; 826 16391 DEFAULT ACL public DEFAULT PRIVILEGES FOR TABLES app"));
+        assert!(!is_grant("3427; 0 0 ACL pg_catalog FUNCTION lo_import(text) platform"));
+        assert!(is_grant("3428; 0 0 ACL - SCHEMA s app"));
         assert!(!is_grant("3427; 1259 16392 TABLE public ACL app"));
         assert!(!is_grant("3428; 2604 16393 DEFAULT public t id"));
         assert!(!is_grant("3429; 2604 16395 DEFAULT ACL v x app"));

@@ -7,7 +7,7 @@ use super::grants;
 use super::programs::{PLATFORM_OPTIONS, Programs, RESTORER_OPTIONS, Run};
 use super::quoting::{self, in_one_line};
 use super::relay::{LIST, Relay};
-use super::roles::{self, said};
+use super::roles::{self, Copied, said};
 use crate::local::connecting::Address;
 use crate::local::prepared;
 use crate::local::server::make_directory;
@@ -50,31 +50,31 @@ impl Pair<'_> {
         refuse_what_would_be_lost(&old).await?;
         let databases = databases::all(&old).await?;
         new.execute("dropping an empty database", "DROP DATABASE IF EXISTS app").await?;
-        roles::copy(&old, &new).await?;
         let mighty = roles::mighty(&new).await?;
+        let copied = roles::copy(&old, &new).await?;
         let restorer = quoting::name(&self.restorer);
         let make = format!("CREATE ROLE {restorer} LOGIN PASSWORD {}", quoting::text(&self.password));
         new.execute("making the role that restores", &make).await?;
         for (number, database) in databases.iter().enumerate() {
-            self.carry_over_database(&old, &new, database, &format!("{number}.dump")).await?;
+            self.carry_over_database((&old, &new), &copied, database, &format!("{number}.dump")).await?;
         }
         for database in &databases {
-            databases::finish(database, &old, &new).await?;
+            databases::finish(database, (&old, &new), &copied).await?;
         }
         new.execute("dropping the role that restored", &format!("DROP ROLE {restorer}")).await?;
         if roles::mighty(&new).await? != mighty {
-            let why = "a role has become a superuser while everything was restored";
+            let why = "a role has become a superuser, or may become one, while everything was restored";
             return Err(EngineError::NotUpgradable(why.to_owned()));
         }
-        let left_out = roles::copy_settings(&old, &new).await?;
+        let left_out = roles::copy_settings(&old, &new, &copied).await?;
         failpoint!("upgrade.carried_over");
         Ok(left_out)
     }
 
     async fn carry_over_database(
         &self,
-        old: &Session,
-        new: &Session,
+        (old, new): (&Session, &Session),
+        copied: &Copied,
         database: &Database,
         file: &str,
     ) -> Result<()> {
@@ -90,8 +90,16 @@ impl Pair<'_> {
         self.restore(database, &dump).await?;
         databases::forget_settings(database, new).await?;
         let inside_new = self.to.open_inside(&database.name, to, Patience::WORK).await?;
-        databases::give_back(&inside_old, &inside_new, &self.restorer).await?;
+        databases::give_back((&inside_old, &inside_new), copied, &self.restorer).await?;
+        let granted = grants::of_superusers(&inside_new).await?;
         self.grant(database, &dump).await?;
+        if grants::of_superusers(&inside_new).await? != granted {
+            let why = format!(
+                "database {}: something is granted on what belongs to PostgreSQL or an extension: REVOKE it first",
+                database.name
+            );
+            return Err(EngineError::NotUpgradable(in_one_line(&why)));
+        }
         inside_new.execute(&format!("counting what is in {}", database.name), "ANALYZE").await?;
         std::fs::remove_file(self.programs.dumps.join(file)).map_err(EngineError::io("removing a dump"))
     }

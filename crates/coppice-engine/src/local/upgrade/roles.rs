@@ -1,5 +1,9 @@
 //! Roles: they go over with their verifiers, memberships and settings, and none gets
 //! more than a tenant can have.
+//!
+//! The old server may be in its owner's hands, and say of a role whatever they like. So what
+//! goes over is decided by names that the new one has been given, never by what the old one
+//! says that a role is.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,8 +22,20 @@ use tokio_postgres::types::Type;
 fn own() -> String {
     format!("rolname !~ '^pg_' AND NOT rolsuper AND NOT (rolreplication AND rolname ~ '{NAMES}')")
 }
-/// The roles that reach out of the database, which no tenant has.
-const NEVER: &str = "'pg_read_server_files', 'pg_write_server_files', 'pg_execute_server_program'";
+/// The roles of PostgreSQL's that a tenant can have: those that reach no further than their
+/// databases, and what the platform gives.
+const WITHIN: [&str; 8] = [
+    "pg_checkpoint",
+    "pg_monitor",
+    "pg_read_all_data",
+    "pg_read_all_settings",
+    "pg_read_all_stats",
+    "pg_signal_backend",
+    "pg_stat_scan_tables",
+    "pg_write_all_data",
+];
+/// What the platform sets for all roles; an owner can set nothing for all.
+const FOR_ALL: &str = "default_text_search_config";
 
 /// Reads a column with a name or text of the owner's.
 ///
@@ -31,8 +47,23 @@ pub(super) fn said(row: &Row, index: usize) -> Result<String> {
     named(row, index)?.ok_or_else(unreadable)
 }
 
+/// Names of the roles that went over: all that anything on the new server may belong to.
+#[derive(Debug, Default)]
+pub(super) struct Copied(BTreeSet<String>);
+
+impl Copied {
+    pub(super) fn has(&self, name: &str) -> bool {
+        self.0.contains(name)
+    }
+
+    /// Whether one of them may be a member of a role.
+    fn may_join(&self, role: &str) -> bool {
+        self.has(role) || WITHIN.contains(&role)
+    }
+}
+
 /// Makes the roles of the old server on the new one.
-pub(super) async fn copy(old: &Session, new: &Session) -> Result<()> {
+pub(super) async fn copy(old: &Session, new: &Session) -> Result<Copied> {
     let action = "reading roles";
     let query = format!(
         "SELECT rolname, rolinherit, rolcreaterole, rolcreatedb, rolcanlogin, rolreplication, rolconnlimit,
@@ -41,6 +72,7 @@ pub(super) async fn copy(old: &Session, new: &Session) -> Result<()> {
          FROM pg_catalog.pg_authid WHERE {} ORDER BY oid",
         own()
     );
+    let mut copied = Copied::default();
     for row in old.query(action, &query, &[]).await? {
         let name = said(&row, 0)?;
         let role = quoting::name(&name);
@@ -72,14 +104,24 @@ pub(super) async fn copy(old: &Session, new: &Session) -> Result<()> {
             statements.push(format!("COMMENT ON ROLE {role} IS {}", quoting::text(&comment)));
         }
         new.transaction(&format!("making the role {name}"), &statements).await?;
+        copied.0.insert(name);
     }
-    copy_memberships(old, new).await
+    copy_memberships(old, new, &copied).await?;
+    Ok(copied)
 }
 
-/// Roles that no rule holds back.
+/// Roles that no rule holds back, and who may become one.
 pub(super) async fn mighty(new: &Session) -> Result<Vec<String>> {
-    let query = "SELECT rolname FROM pg_catalog.pg_authid WHERE rolsuper OR rolbypassrls ORDER BY rolname";
-    let rows = new.query("listing superusers", query, &[]).await?;
+    let query = format!(
+        "SELECT rolname::text FROM pg_catalog.pg_authid WHERE rolsuper OR rolbypassrls
+         UNION ALL
+         SELECT format('%s in %s', m.rolname, r.rolname) FROM pg_catalog.pg_auth_members a
+         JOIN pg_catalog.pg_authid r ON r.oid = a.roleid JOIN pg_catalog.pg_authid m ON m.oid = a.member
+         WHERE r.rolsuper OR r.rolname ~ '^pg_' AND r.rolname NOT IN ('{}')
+         ORDER BY 1",
+        WITHIN.join("', '")
+    );
+    let rows = new.query("listing superusers", &query, &[]).await?;
     rows.iter().map(|row| said(row, 0)).collect()
 }
 
@@ -122,7 +164,7 @@ impl Membership {
     }
 }
 
-async fn copy_memberships(old: &Session, new: &Session) -> Result<()> {
+async fn copy_memberships(old: &Session, new: &Session, copied: &Copied) -> Result<()> {
     let action = "reading memberships";
     let (has_kinds, kinds) = match old.major() >= 16 {
         true => (true, "a.inherit_option, a.set_option"),
@@ -132,14 +174,15 @@ async fn copy_memberships(old: &Session, new: &Session) -> Result<()> {
         "SELECT r.rolname, m.rolname, coalesce(g.rolname, '{PLATFORM_ROLE}'), a.admin_option, {kinds}
          FROM pg_catalog.pg_auth_members a
          JOIN pg_catalog.pg_authid r ON r.oid = a.roleid JOIN pg_catalog.pg_authid m ON m.oid = a.member
-         LEFT JOIN pg_catalog.pg_authid g ON g.oid = a.grantor
-         WHERE m.rolname !~ '^pg_' AND NOT m.rolsuper AND NOT r.rolsuper AND r.rolname NOT IN ({NEVER})
-         ORDER BY r.rolname, m.rolname"
+         LEFT JOIN pg_catalog.pg_authid g ON g.oid = a.grantor ORDER BY r.rolname, m.rolname"
     );
     let rows = old.query(action, &query, &[]).await?;
     let mut memberships = rows.iter().map(Membership::of).collect::<Result<Vec<_>>>()?;
+    memberships.retain(|one| copied.has(&one.member) && copied.may_join(&one.role));
     if !has_kinds {
-        memberships = with_administration(memberships, &roles_of(old).await?);
+        let mut made = roles_of(old).await?;
+        made.retain(|role| copied.has(role));
+        memberships = with_administration(memberships, &made);
     }
     for membership in in_order(memberships) {
         let what = format!("making {} a member of {}", membership.member, membership.role);
@@ -220,25 +263,29 @@ fn in_order(mut left: Vec<Membership>) -> Vec<Membership> {
 }
 
 /// Gives roles and databases their settings, as the last thing: they would be in the
-/// way of everything else. Returns those that the new server does not know, which it
-/// goes without.
-pub(super) async fn copy_settings(old: &Session, new: &Session) -> Result<Vec<String>> {
+/// way of everything else. Returns those that the new server does not know, or no owner
+/// may set, which it goes without.
+pub(super) async fn copy_settings(old: &Session, new: &Session, copied: &Copied) -> Result<Vec<String>> {
     let query = "SELECT coalesce(d.datname, ''), coalesce(r.rolname, ''), s.setting
          FROM pg_catalog.pg_db_role_setting p
          LEFT JOIN pg_catalog.pg_database d ON d.oid = p.setdatabase
          LEFT JOIN pg_catalog.pg_authid r ON r.oid = p.setrole
          CROSS JOIN LATERAL unnest(p.setconfig) WITH ORDINALITY AS s (setting, number)
-         WHERE (p.setdatabase = 0 OR d.oid IS NOT NULL) AND (p.setrole = 0 OR NOT r.rolsuper)
+         WHERE p.setdatabase = 0 OR d.oid IS NOT NULL
          ORDER BY 1, 2, s.number";
     let rows = old.query("reading settings", query, &[]).await?;
     new.execute("replacing settings", "DELETE FROM pg_catalog.pg_db_role_setting").await?;
-    let (mut known, mut unknown) = (BTreeMap::<_, Vec<String>>::new(), vec![]);
+    let (mut known, mut left_out) = (BTreeMap::<_, Vec<String>>::new(), vec![]);
     for row in &rows {
         let (database, role, setting) = (said(row, 0)?, said(row, 1)?, said(row, 2)?);
         let name = setting.split('=').next().unwrap_or_default();
-        match is_known(new, name).await? {
+        let is_for_all = database.is_empty() && role.is_empty();
+        if is_for_all && name != FOR_ALL || !role.is_empty() && !copied.has(&role) {
+            continue;
+        }
+        match is_for_everybody(new, name).await? {
             true => known.entry((database, role)).or_default().push(quoting::text(&setting)),
-            false => unknown.push(name.to_owned()),
+            false => left_out.push(name.to_owned()),
         }
     }
     let place = |table: &str, column: &str, name: &str| match name {
@@ -255,17 +302,16 @@ pub(super) async fn copy_settings(old: &Session, new: &Session) -> Result<Vec<St
         );
         new.execute("copying settings", &statement).await?;
     }
-    Ok(unknown)
+    Ok(left_out)
 }
 
-/// Whether a server takes a setting by this name, or it is an extension's.
-async fn is_known(server: &Session, name: &str) -> Result<bool> {
-    let known = "SELECT current_setting($1, true) IS NOT NULL";
+/// Whether a server takes a setting by this name from everybody, or it may be one of an
+/// extension that is not there yet.
+async fn is_for_everybody(server: &Session, name: &str) -> Result<bool> {
+    let query = "SELECT context = 'user' FROM pg_catalog.pg_settings WHERE lower(name) = lower($1)";
     let name_of: [Parameter<'_>; 1] = [(&name, Type::TEXT)];
-    if name.contains('.') {
-        return Ok(true);
-    }
-    column(&server.query_one("looking for a setting", known, &name_of).await?, 0)
+    let row = server.query_opt("looking for a setting", query, &name_of).await?;
+    row.map_or(Ok(name.contains('.')), |row| column(&row, 0))
 }
 
 #[cfg(test)]
