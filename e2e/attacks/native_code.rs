@@ -75,7 +75,7 @@ const ENOSPC: i64 = -(libc::ENOSPC as i64);
 type Check = (&'static str, fn(&Scene));
 
 /// The rows of the table, in its order.
-const CHECKS: [Check; 27] = [
+const CHECKS: [Check; 28] = [
     ("run a program of its image, or itself", |s| {
         for program in [s.program.as_str(), "/proc/self/exe"] {
             assert_eq!(s.runs(&format!("exec('{program} --version')")), EPERM, "{program}");
@@ -304,6 +304,10 @@ const CHECKS: [Check; 27] = [
         assert_eq!(values, ["1200", "1200"]);
         let table = std::fs::read_to_string("/proc/sys/fs/file-max").expect("the size of the table");
         assert!(table.trim().parse::<u64>().expect("a number") > 1 << 32, "{table}");
+    }),
+    ("take the processes that the machine can have from its neighbours", |_| {
+        let most = std::fs::read_to_string("/proc/sys/kernel/pid_max").expect("a number of processes");
+        assert!(most.trim().parse::<u64>().expect("a number") > 1 << 20, "{most}");
     }),
 ];
 

@@ -41,7 +41,7 @@ impl LocalEngine {
     async fn start_server(&self, spec: &InstanceSpec, is_first_start: bool) -> Result<()> {
         let image = self.host.image(spec.version)?;
         let data = self.volumes.data_dir(&spec.volume);
-        let plan = server_plan(spec, &image, &data, is_first_start);
+        let plan = server_plan(spec, &image, &data, &spec.settings, is_first_start);
         self.host.servers.start(&plan).await?;
         while self.lacks_locks(&spec.instance, &data).await? && self.end_largest_prepared(&plan).await? {}
         limits::limit_soon(&self.host, &spec.instance);
@@ -117,13 +117,12 @@ impl LocalEngine {
     /// [`crate::Engine::configure`]
     pub(super) async fn configure_instance(&self, spec: &InstanceSpec) -> Result<()> {
         self.volumes.check_claim(&spec.volume, spec.claim)?;
-        let with_as_much = match &spec.follows {
-            Some(_) => Some(self.settings_of_replica(spec).await?),
-            None => None,
-        };
-        let spec = with_as_much.as_ref().unwrap_or(spec);
         let (image, data) = (self.host.image(spec.version)?, self.volumes.data_dir(&spec.volume));
-        self.host.servers.configure(&server_plan(spec, &image, &data, false))?;
+        let settings = match &spec.follows {
+            Some(_) => self.settings_of_replica(spec).await?,
+            None => spec.settings.clone(),
+        };
+        self.host.servers.configure(&server_plan(spec, &image, &data, &settings, false))?;
         let reload = async |session: Arc<Session>| {
             session.execute("reloading the configuration", "SELECT pg_reload_conf()").await
         };
@@ -146,7 +145,7 @@ impl LocalEngine {
         failpoint!("first_start.marked");
         let image = self.host.image(spec.version)?;
         let data = self.volumes.data_dir(&spec.volume);
-        servers.configure(&server_plan(spec, &image, &data, false))?;
+        servers.configure(&server_plan(spec, &image, &data, &spec.settings, false))?;
         let action = "ending the first start";
         session.execute(action, "SELECT pg_reload_conf()").await?;
         // The reload reaches this session as soon as the postmaster passed it on.
@@ -162,11 +161,13 @@ impl LocalEngine {
     }
 }
 
-/// What a server of a branch is started with.
+/// What a server of a branch is started with. What confines it follows from what the branch
+/// has, whatever its server's settings are besides.
 pub(super) fn server_plan<'a>(
     spec: &'a InstanceSpec,
     image: &'a InstalledImage,
     data: &'a UntrustedPath,
+    settings: &'a [(String, String)],
     is_first_start: bool,
 ) -> ServerPlan<'a> {
     let limits = Limits {
@@ -183,7 +184,7 @@ pub(super) fn server_plan<'a>(
         limits,
         storage_bytes: Some(spec.storage_bytes),
         fullness: spec.fullness,
-        settings: &spec.settings,
+        settings,
         preload_libraries: &spec.preload_libraries,
         is_first_start,
         follows: None,

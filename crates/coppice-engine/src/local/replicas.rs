@@ -44,6 +44,9 @@ const AS_MUCH: [&str; 5] = [
     "max_locks_per_transaction",
 ];
 
+/// Names of settings, and their values.
+type Settings = Vec<(String, String)>;
+
 /// The name of a replica's role and slot.
 fn name_of(replica: &InstanceId) -> Result<String> {
     let ordinal = replica.ordinal();
@@ -123,9 +126,9 @@ impl LocalEngine {
         .await?;
         failpoint!("replica.prepared");
         let following = self.follow(primary, instance).await?;
-        let spec = with_as_much(spec, &data).await?;
+        let settings = with_as_much(spec, &data).await?;
         let image = self.host.image(spec.version)?;
-        let mut plan = server_plan(&spec, &image, &data, false);
+        let mut plan = server_plan(spec, &image, &data, &settings, false);
         plan.follows = Some(&following);
         self.host.servers.start(&plan).await?;
         limits::limit_soon(&self.host, instance);
@@ -156,7 +159,7 @@ impl LocalEngine {
     }
 
     /// The same server's settings, for one that goes on running.
-    pub(super) async fn settings_of_replica(&self, spec: &InstanceSpec) -> Result<InstanceSpec> {
+    pub(super) async fn settings_of_replica(&self, spec: &InstanceSpec) -> Result<Settings> {
         with_as_much(spec, &self.volumes.data_dir(&spec.volume)).await
     }
 }
@@ -175,20 +178,21 @@ fn check_door(socket: &UntrustedPath, primary: &InstanceId) -> Result<()> {
     }
 }
 
-/// With as much of what is shared with the primary as the log asks for: a server
-/// that has less does not start.
-async fn with_as_much(spec: &InstanceSpec, data: &UntrustedPath) -> Result<InstanceSpec> {
+/// Settings with as much of what is shared with the primary as the log asks for: a server
+/// that has less does not start. The primary's file says how much that is, so nothing that
+/// confines a server follows from it.
+async fn with_as_much(spec: &InstanceSpec, data: &UntrustedPath) -> Result<Settings> {
     let data = data.clone();
     let needed = blocking(move || control_file::needed_by_standbys(&data)).await?;
-    let mut spec = spec.clone();
+    let mut settings = spec.settings.clone();
     for (name, needed) in AS_MUCH.into_iter().zip(needed) {
         let has =
-            spec.settings.iter().rev().find(|(key, _)| key == name).and_then(|(_, value)| value.parse().ok());
+            settings.iter().rev().find(|(key, _)| key == name).and_then(|(_, value)| value.parse().ok());
         if has.is_none_or(|has: u32| has < needed) {
-            spec.settings.push((name.to_owned(), needed.to_string()));
+            settings.push((name.to_owned(), needed.to_string()));
         }
     }
-    Ok(spec)
+    Ok(settings)
 }
 
 /// Has a server follow another one from its next start on. Blocks.
@@ -203,4 +207,47 @@ fn write_standby_signal(data: &UntrustedPath) -> Result<()> {
         std::os::unix::fs::fchown(&file, Some(owner.st_uid), Some(owner.st_gid))
     };
     written().map_err(EngineError::io("writing standby.signal"))
+}
+
+#[cfg(test)]
+mod tests {
+    use coppice_core::BranchId;
+    use coppice_core::claim::ClaimToken;
+    use coppice_core::image::PostgresVersion;
+    use coppice_core::storage::Fullness;
+
+    use super::*;
+    use crate::local::images::InstalledImage;
+
+    #[tokio::test]
+    async fn what_a_primary_says_it_has_lifts_no_limit_of_its_replica() {
+        let directory = tempfile::tempdir().expect("a directory");
+        std::fs::create_dir_all(directory.path().join("data/global")).expect("a directory");
+        std::fs::write(directory.path().join("data/global/pg_control"), [0x7f; 512]).expect("a file");
+        let data = UntrustedPath::new(directory.path(), "data");
+        let version = PostgresVersion::parse("18.4").expect("a version");
+        let spec = InstanceSpec {
+            instance: InstanceId::from_trusted("one-2".to_owned()),
+            branch: BranchId::from_trusted("one".to_owned()),
+            volume: VolumeId::from_trusted("one".to_owned()),
+            follows: Some(InstanceId::from_trusted("one-1".to_owned())),
+            claim: ClaimToken(1),
+            version,
+            account: 0,
+            cpu_millis: 1000,
+            cpu_weight: 100,
+            memory_bytes: 1 << 30,
+            fullness: Fullness::Fine,
+            storage_bytes: 1 << 30,
+            settings: vec![("max_connections".to_owned(), "100".to_owned())],
+            preload_libraries: vec![],
+        };
+        let image = InstalledImage { version, root: PathBuf::new(), bin: PathBuf::new() };
+        let settings = with_as_much(&spec, &data).await.expect("a file that can be read");
+        assert!(settings.contains(&("max_worker_processes".to_owned(), "100000".to_owned())), "{settings:?}");
+        let plan = server_plan(&spec, &image, &data, &settings, false);
+        assert_eq!(plan.settings, settings);
+        let primary = server_plan(&spec, &image, &data, &spec.settings, false);
+        assert_eq!(plan.limits.processes_max, primary.limits.processes_max);
+    }
 }

@@ -14,24 +14,32 @@ const OF_A_SESSION: usize = 2;
 /// Descriptors without which no platform can be run.
 const LEAST: usize = 256;
 
-/// How many files the whole machine may have open (proc_sys_fs(5)).
-const TABLE: &str = "/proc/sys/fs/file-max";
-/// Enough for whatever the machine's memory has room for.
-const TABLE_ENOUGH: i64 = i64::MAX;
+/// Tables that the whole machine shares, and how large they are to be, as systemd has them where it runs.
+const TABLES: [(&str, i64, &str); 2] = [
+    // As much as the machine's memory has room for: what an entry takes counts as that of its branch.
+    ("fs.file-max", i64::MAX, "files that the machine can have open"),
+    // The most that there can be (proc_sys_kernel(5)).
+    ("kernel.pid_max", 1 << 22, "processes that the machine can have"),
+];
 
-/// Gives the machine's table of open files room for all branches, as systemd does where it
-/// runs: the memory that an entry takes counts as that of the branch, and a table that some
-/// branches can fill would keep others from opening theirs.
-pub(super) fn widen_table() {
-    let is_narrow = |text: String| text.trim().parse::<i64>().is_ok_and(|size| size < TABLE_ENOUGH >> 1);
-    if !rustix::process::geteuid().is_root() || !std::fs::read_to_string(TABLE).is_ok_and(is_narrow) {
+/// Gives the machine's tables room for all branches: one that some branches can fill would keep
+/// others from what they need.
+pub(super) fn widen_tables() {
+    if !rustix::process::geteuid().is_root() {
         return;
     }
-    match std::fs::write(TABLE, TABLE_ENOUGH.to_string()) {
-        Ok(()) => tracing::info!("fs.file-max is raised to {TABLE_ENOUGH}"),
-        Err(error) => tracing::warn!(
-            "fs.file-max can't be raised, so branches may take all files that the machine can have open: {error}"
-        ),
+    for (name, enough, what) in TABLES {
+        let file = format!("/proc/sys/{}", name.replace('.', "/"));
+        let is_narrow = |text: String| text.trim().parse::<i64>().is_ok_and(|size| size < enough >> 1);
+        if !std::fs::read_to_string(&file).is_ok_and(is_narrow) {
+            continue;
+        }
+        match std::fs::write(&file, enough.to_string()) {
+            Ok(()) => tracing::info!("{name} is raised to {enough}"),
+            Err(error) => {
+                tracing::warn!("{name} can't be raised, so branches may take all {what}: {error}");
+            }
+        }
     }
 }
 

@@ -122,7 +122,7 @@ pub(crate) async fn serve(args: ServeArgs) -> anyhow::Result<()> {
     crate::logging::start(&config.log, traces.as_ref())?;
     let counted = metrics::start()?;
     let doors = Doors::open(config.strangers.api_connections)?;
-    descriptors::widen_table();
+    descriptors::widen_tables();
     prepare_data_dir(&config.data_dir)?;
     let (lock, listeners, predecessor) = match takes_over {
         true => take_over(&config.data_dir).await?,
