@@ -353,7 +353,9 @@ fn a_key_for_what_it_makes_copies_any_branch_and_touches_only_its_own() {
     let child = json!({ "name": "pr-1", "mode": "inherit", "parentID": main["id"] });
     let own = project.path(&call("POST", &project.branches, Some(&child)).expect(201));
     let other = project.path(&main);
-    call("GET", &other, None).expect(200);
+    assert!(call("GET", &own, None).expect(200)["connectionString"].is_string(), "it made that");
+    let seen = call("GET", &other, None).expect(200);
+    assert_eq!(seen["connectionString"], Value::Null, "and may not connect to this");
     assert_eq!(
         call("GET", &project.branches, None).expect(200)["branches"].as_array().map(Vec::len),
         Some(2)

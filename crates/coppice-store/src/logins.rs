@@ -22,7 +22,7 @@ const IN_FORCE: &str = "exists (
     join api_keys k on k.id = l.key_id and (k.expiry is null or k.expiry > now())
     left join users u on u.id = k.user_id
     left join members m on m.organization_id = o.id and m.user_id = k.user_id
-    where b.id = l.branch_id and b.deleted_at is null
+    where b.id = l.branch_id and b.deleted_at is null and (not k.own_branches or b.made_with = k.id)
       and (k.organization_id = o.id
            or not u.disabled and m.role = any($1) and (k.with_second_factor or not o.requires_second_factor)))";
 
@@ -122,6 +122,13 @@ impl Store {
         let query = sqlx::query(AssertSqlSafe(sql)).bind(roles()).bind(branch.as_str()).bind(key.as_str());
         let row = self.reads.row(query).await?;
         row.map(|row| LoginRow::from_row(&row)?.try_into()).transpose()
+    }
+
+    /// Whether a branch was made with a key.
+    pub async fn branch_is_made_with(&self, branch: &BranchId, key: &ApiKeyId) -> Result<bool> {
+        let query = sqlx::query("select from branches where id = $1 and made_with = $2");
+        let row = self.reads.row(query.bind(branch.as_str()).bind(key.as_str())).await?;
+        Ok(row.is_some())
     }
 
     /// Which of these logins, each of a key on a branch, are not in force.

@@ -82,7 +82,7 @@ impl BranchCredentials {
     }
 
     /// The connection string of a branch, for callers whose credential and
-    /// role let them read credentials; none, too, when its owner set a password
+    /// role let them read its credentials; none, too, when its owner set a password
     /// by SQL.
     ///
     /// # Errors
@@ -92,13 +92,22 @@ impl BranchCredentials {
         access: &Access<T>,
         branch: &Branch,
     ) -> Result<Option<Zeroizing<String>>> {
-        if access.check(Scope::CredentialsRead).is_err() {
+        if access.check(Scope::CredentialsRead).is_err() || !self.is_for(access, &branch.id).await? {
             return Ok(None);
         }
         match self.credentials_of(access, branch).await {
             Ok(credentials) => Ok(Some(credentials.connection_string)),
             Err(Error::NotFound { code: ErrorCode::CredentialsNotFound, .. }) => Ok(None),
             Err(error) => Err(error),
+        }
+    }
+
+    /// Whether the credential is for the secrets of a branch: a key for what it makes may see
+    /// other branches, and nothing that lets it in there.
+    async fn is_for<T>(&self, access: &Access<T>, branch: &BranchId) -> Result<bool> {
+        match access.caller.credential.key().filter(|_| access.caller.grant.own_branches) {
+            Some(key) => Ok(self.store.branch_is_made_with(branch, key).await?),
+            None => Ok(true),
         }
     }
 

@@ -61,6 +61,11 @@ async fn a_login_is_in_force_as_long_as_its_key_could_be_shown_it() {
             [false, true],
         ),
         (
+            "update api_keys set own_branches = true where id = 'key_u'; update branches set made_with = 'key_o'",
+            "update branches set made_with = 'key_u'",
+            [false, true],
+        ),
+        (
             "update api_keys set expiry = now()",
             "update api_keys set expiry = now() + interval '1 hour'",
             [false; 2],
