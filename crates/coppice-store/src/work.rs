@@ -11,6 +11,9 @@ use crate::replicas::ReplicaRow;
 use crate::volumes::VolumeRow;
 use crate::{Result, Store, StoreError, Tx};
 
+/// Most characters of what is said of a branch.
+const MESSAGE_MAX: usize = 2000;
+
 /// A claimed branch with everything the reconciler needs.
 #[derive(Clone, Debug)]
 pub struct BranchWork {
@@ -163,6 +166,8 @@ impl Store {
         state: BranchState,
         message: &str,
     ) -> Result<bool> {
+        // Servers of tenants have a say in it, and every list of branches has it.
+        let message: String = message.chars().take(MESSAGE_MAX).collect();
         let done = sqlx::query(
             "update branches set state = $3, message = $4
              where id = $1 and claim_token = $2 and (state, message) is distinct from ($3, $4)

@@ -150,8 +150,14 @@ async fn recover(
     }
     write_durably(&input, statements().as_bytes(), 0o600)?;
     let place = place_of(account, &data, DATA_PLACE).display().to_string();
-    // It may write nowhere but to the data.
-    let settings = ["shared_preload_libraries=", "exit_on_error=on", "dynamic_shared_memory_type=mmap"];
+    // It may write nowhere but to the data, and what the statements set off ends.
+    let settings = [
+        "shared_preload_libraries=",
+        "exit_on_error=on",
+        "dynamic_shared_memory_type=mmap",
+        "session_replication_role=replica",
+        "statement_timeout=5min",
+    ];
     let settings = settings.into_iter().flat_map(|setting| ["-c", setting]);
     let spec = program_spec(ProgramPlan {
         image,

@@ -127,10 +127,10 @@ impl LocalEngine {
     /// Makes all of it in staging. Returns the names of settings that had to be left behind.
     async fn make_upgraded(&self, plan: &UpgradePlan, parts: &Parts) -> Result<Vec<String>> {
         let to = plan.label.version;
-        let patience = room::patience(self.require_room(plan).await?);
+        let data_bytes = self.require_room(plan).await?;
         let beside = self.volumes.beside(&parts.copy);
-        let dumps = UntrustedPath::new(&beside, "dumps");
         let restored = UntrustedPath::new(&self.volumes.beside(&parts.target), "data");
+        let places = [restored, UntrustedPath::new(&beside, "dumps"), UntrustedPath::new(&beside, "data")];
         let programs = Programs {
             host: self.host.clone(),
             image: programs::choose_programs(&self.host, plan.from, to)?,
@@ -138,7 +138,7 @@ impl LocalEngine {
             account: plan.spec.account,
             limits: Limits { memory_bytes: SMALL, ..limits_of(plan, &[]) },
             dumps: beside.join("dumps"),
-            room: Room::of(self.volumes.clone(), restored, dumps, plan.spec.storage_bytes, patience),
+            room: Room::of(self.volumes.clone(), places, plan.spec.storage_bytes, data_bytes),
         };
         programs.room.check().await?;
         let template = self.template(to).await?;

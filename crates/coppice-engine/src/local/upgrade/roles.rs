@@ -34,6 +34,8 @@ const WITHIN: [&str; 8] = [
     "pg_stat_scan_tables",
     "pg_write_all_data",
 ];
+/// Most bytes of the name of a setting.
+const NAME_MAX: usize = 128;
 /// What the platform sets for all roles; an owner can set nothing for all.
 const FOR_ALL: &str = "default_text_search_config";
 
@@ -280,7 +282,7 @@ pub(super) async fn copy_settings(old: &Session, new: &Session, copied: &Copied)
         let (database, role, setting) = (said(row, 0)?, said(row, 1)?, said(row, 2)?);
         let name = setting.split('=').next().unwrap_or_default();
         let is_for_all = database.is_empty() && role.is_empty();
-        if is_for_all && name != FOR_ALL || !role.is_empty() && !copied.has(&role) {
+        if is_for_all && name != FOR_ALL || !role.is_empty() && !copied.has(&role) || !is_name(name) {
             continue;
         }
         match is_for_everybody(new, name).await? {
@@ -303,6 +305,11 @@ pub(super) async fn copy_settings(old: &Session, new: &Session, copied: &Copied)
         new.execute("copying settings", &statement).await?;
     }
     Ok(left_out)
+}
+
+/// Whether a setting can be called like this; a server that lies may say anything.
+fn is_name(name: &str) -> bool {
+    name.len() <= NAME_MAX && name.chars().all(|c| c.is_alphanumeric() || "_$.".contains(c))
 }
 
 /// Whether a server takes a setting by this name from everybody, or it may be one of an

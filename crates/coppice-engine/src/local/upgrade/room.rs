@@ -13,7 +13,8 @@ use crate::local::volumes::Volumes;
 use crate::{EngineError, Result};
 
 /// What is restored and its dump may take so many times the storage of the branch: each
-/// as much as that, and the log as much again.
+/// as much as that, and the log as much again. What the old server adds to its copy counts
+/// as well.
 const STORAGES: u64 = 3;
 /// Files are counted for at most one part in so many of the time,
 const SHARE: u32 = 50;
@@ -31,8 +32,8 @@ const PATIENCE_MAX: Duration = Duration::from_secs(4 * 3600);
 /// How much there is of it.
 pub(super) struct Room {
     volumes: Arc<Volumes>,
-    /// The data that is restored, and the dumps.
-    places: [UntrustedPath; 2],
+    /// The data that is restored, the dumps, and the copy that is dumped.
+    places: [UntrustedPath; 3],
     most_bytes: u64,
     /// When it is given up.
     until: Instant,
@@ -41,23 +42,18 @@ pub(super) struct Room {
 }
 
 impl Room {
-    /// For data and dumps of a branch with so much storage, for so long.
+    /// For what an upgrade writes of a branch with so much storage, in which there are so
+    /// many bytes of data.
     pub(super) fn of(
         volumes: Arc<Volumes>,
-        data: UntrustedPath,
-        dumps: UntrustedPath,
+        places: [UntrustedPath; 3],
         storage_bytes: u64,
-        patience: Duration,
+        data_bytes: u64,
     ) -> Self {
         let now = Instant::now();
-        let most_bytes = storage_bytes.saturating_mul(STORAGES);
-        Self {
-            volumes,
-            places: [data, dumps],
-            most_bytes,
-            until: now + patience,
-            next_count: Mutex::new(now),
-        }
+        let most_bytes = storage_bytes.saturating_mul(STORAGES).saturating_add(data_bytes);
+        let until = now + patience(data_bytes);
+        Self { volumes, places, most_bytes, until, next_count: Mutex::new(now) }
     }
 
     /// Returns when there is no time or no room any more, and says which.
@@ -94,8 +90,8 @@ impl Room {
         *self.next_count.lock() = Instant::now() + PAUSE_MIN.max(began.elapsed().saturating_mul(SHARE));
         match taken > self.most_bytes {
             true => Err(EngineError::NotUpgradable(format!(
-                "what is restored, with its dump, takes more than {STORAGES} times the storage of the branch; with more \
-                 storage it may take more"
+                "what is written by the servers and the dump takes more than {STORAGES} times the storage of the branch; \
+                 with more storage it may take more"
             ))),
             false => Ok(()),
         }
@@ -103,7 +99,7 @@ impl Room {
 }
 
 /// How long an upgrade of so much data may take before it is given up.
-pub(super) fn patience(data_bytes: u64) -> Duration {
+fn patience(data_bytes: u64) -> Duration {
     let mib = u32::try_from(data_bytes >> 20).unwrap_or(u32::MAX);
     PATIENCE_MIN.saturating_add(PATIENCE_PER_MIB.saturating_mul(mib)).min(PATIENCE_MAX)
 }
