@@ -5,10 +5,14 @@
 //! followed: a link put in place of a file must not make root read another
 //! file into the copy.
 
+use std::cell::RefCell;
+use std::collections::HashSet;
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::fd::AsFd;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 use coppice_core::VolumeId;
 use rustix::fs::{self, FileType, Mode, SeekFrom, Stat};
@@ -24,6 +28,12 @@ const STABLE_READS_MAX: u32 = 1000;
 const CONTROL_FILE_LENGTH_MAX: u64 = 64 << 10;
 /// Directories inside each other; PostgreSQL makes four.
 const DEPTH_MAX: usize = 32;
+
+/// Files that are met once more under another name, and their bytes: PostgreSQL gives no file two
+/// names, but renames some while they are copied, segments of its log most of all. Whoever writes
+/// there could have one copied any number of times.
+const AGAIN_MAX: u64 = 10_000;
+const AGAIN_BYTES_MAX: u64 = 1 << 30;
 
 /// How one file becomes another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,6 +64,33 @@ pub(super) struct Walk<'a> {
     pub(super) select: &'a dyn Fn(&Path) -> Selected,
     /// A server may remove, extend and truncate files during the walk.
     pub(super) is_live: bool,
+    pub(super) met: Met,
+}
+
+/// The files that a walk has met.
+#[derive(Debug, Default)]
+pub(super) struct Met(RefCell<MetFiles>);
+
+#[derive(Debug, Default)]
+struct MetFiles {
+    /// By number and when they were made: numbers are given again.
+    known: HashSet<(u64, Option<SystemTime>)>,
+    again: u64,
+    again_bytes: u64,
+}
+
+impl Met {
+    /// Notes one, and whether it may be copied.
+    fn note(&self, file: &File) -> io::Result<bool> {
+        let meta = file.metadata()?;
+        let mut met = self.0.borrow_mut();
+        if met.known.insert((meta.ino(), meta.created().ok())) {
+            return Ok(true);
+        }
+        met.again += 1;
+        met.again_bytes += meta.blocks() * 512;
+        Ok(met.again <= AGAIN_MAX && met.again_bytes <= AGAIN_BYTES_MAX)
+    }
 }
 
 impl Walk<'_> {
@@ -96,7 +133,16 @@ impl Walk<'_> {
             }
             let done = match FileType::from_raw_mode(stat.st_mode) {
                 FileType::Directory => self.subdirectory(from, to, &path, &stat, selected)?,
-                FileType::RegularFile => self.file(from, to, &path),
+                FileType::RegularFile => match self.file(from, to, &path) {
+                    Ok(false) => {
+                        let reason = format!(
+                            "data/{} and others are the same files under other names",
+                            path.display()
+                        );
+                        return Err(self.not_copyable(reason));
+                    }
+                    done => done.map(drop),
+                },
                 FileType::Socket => Ok(()),
                 _ => return Err(self.not_copyable(format!("data/{} is a link or device", path.display()))),
             };
@@ -133,9 +179,14 @@ impl Walk<'_> {
         Ok(copy_attributes(stat, &inner_to))
     }
 
-    fn file(&self, from: &UntrustedDir, to: &UntrustedDir, path: &Path) -> io::Result<()> {
+    /// False where it has been copied too often already.
+    fn file(&self, from: &UntrustedDir, to: &UntrustedDir, path: &Path) -> io::Result<bool> {
         let name = path.file_name().unwrap_or_default();
         let (source, stat) = from.file(name)?.ok_or(io::ErrorKind::NotFound)?;
+        // Of what is open: there may be another one under its name by now.
+        if !self.met.note(&source)? {
+            return Ok(false);
+        }
         let mut target = to.make_file(name)?;
         if !(self.method == FileMethod::Reflink && reflink(&source, &target)?) {
             if self.is_live && path == Path::new("global/pg_control") {
@@ -144,7 +195,7 @@ impl Walk<'_> {
                 copy_bytes(&source, &target, u64::try_from(stat.st_size).unwrap_or_default())?;
             }
         }
-        copy_attributes(&stat, &target)
+        copy_attributes(&stat, &target).map(|()| true)
     }
 
     fn not_copyable(&self, reason: String) -> EngineError {
@@ -228,7 +279,7 @@ fn bytes_as_path(bytes: &[u8]) -> PathBuf {
 
 /// Gives everything below `path` to one account. Nothing else may write there.
 pub(in crate::local) fn give_to(path: &Path, account: u32) -> io::Result<()> {
-    use std::os::unix::fs::{MetadataExt, lchown};
+    use std::os::unix::fs::lchown;
     let meta = path.symlink_metadata()?;
     if meta.is_dir() {
         for entry in std::fs::read_dir(path)? {
@@ -243,7 +294,7 @@ pub(in crate::local) fn give_to(path: &Path, account: u32) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::{FileExt, MetadataExt};
+    use std::os::unix::fs::FileExt;
 
     use super::*;
 
@@ -266,6 +317,37 @@ mod tests {
         let meta = target.metadata().expect("told");
         assert_eq!(meta.len(), length);
         assert!(meta.blocks() * 512 < 1 << 20, "{} blocks", meta.blocks());
+    }
+
+    #[test]
+    fn a_file_of_many_names_becomes_few_files() {
+        let home = tempfile::tempdir().expect("a directory");
+        let (source, target) =
+            (UntrustedPath::new(home.path(), "data"), UntrustedPath::new(home.path(), "copy"));
+        for place in [&source, &target] {
+            std::fs::create_dir(place.host_path()).expect("a directory");
+        }
+        let name = |number: u64| source.host_path().join(number.to_string());
+        std::fs::write(name(0), "").expect("a file");
+        for number in 1..=AGAIN_MAX + 1 {
+            std::fs::hard_link(name(0), name(number)).expect("another name");
+        }
+        let (volume, select) = (VolumeId::from_trusted("one".to_owned()), |_: &Path| Selected::Yes);
+        let method = FileMethod::Bytes;
+        let walk = Walk { volume: &volume, method, select: &select, is_live: false, met: Met::default() };
+        let refused = walk.copy(&source, &target).expect_err("a file of many names").to_string();
+        assert!(refused.contains("the same files"), "{refused}");
+    }
+
+    #[test]
+    fn a_large_file_is_not_copied_under_many_names() {
+        let file = tempfile::tempfile().expect("a file");
+        fs::fallocate(&file, fs::FallocateFlags::empty(), 0, 400 << 20).expect("room");
+        let met = Met::default();
+        let copied = (0..10).take_while(|_| met.note(&file).expect("told")).count();
+        assert_eq!(copied, 3, "once, and twice of what may be again");
+        let other = tempfile::tempfile().expect("a file");
+        assert!(met.note(&other).expect("told"), "another one is not met again");
     }
 
     #[test]

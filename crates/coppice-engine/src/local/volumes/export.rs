@@ -5,7 +5,7 @@ use std::path::Path;
 use coppice_core::BranchId;
 use coppice_core::image::PostgresVersion;
 
-use super::clone::{FileMethod, Selected, Walk};
+use super::clone::{FileMethod, Met, Selected, Walk};
 use super::labels;
 use crate::local::layout::Layout;
 use crate::local::untrusted::UntrustedPath;
@@ -46,7 +46,8 @@ pub fn copy_out(data_dir: &Path, branch: &BranchId, target: &Path) -> Result<Pos
             _ => Selected::Yes,
         };
         let method = FileMethod::Reflink;
-        let walk = Walk { volume: &label.volume, method, select: &select, is_live: false };
+        let walk =
+            Walk { volume: &label.volume, method, select: &select, is_live: false, met: Met::default() };
         let parent = target.parent().unwrap_or(Path::new("/"));
         let name = target.file_name().unwrap_or_default().to_string_lossy();
         walk.copy(&layout.volume_data(&label.volume), &UntrustedPath::new(parent, &name))?;

@@ -16,7 +16,7 @@ use coppice_core::VolumeId;
 use coppice_failpoint::failpoint;
 
 use super::LiveSource;
-use super::clone::{FileMethod, Selected, Walk};
+use super::clone::{FileMethod, Met, Selected, Walk};
 use crate::local::untrusted::UntrustedPath;
 use crate::{EngineError, Result};
 
@@ -57,7 +57,8 @@ pub(super) fn copy(
 ) -> Result<()> {
     server.backup_start()?;
     failpoint!("volume.live.after_start");
-    Walk { volume, method, select: &select_all_but_wal, is_live: true }.copy(source, target)?;
+    Walk { volume, method, select: &select_all_but_wal, is_live: true, met: Met::default() }
+        .copy(source, target)?;
     failpoint!("volume.live.after_data");
     let label = server.backup_stop()?;
     failpoint!("volume.live.after_stop");
@@ -65,7 +66,8 @@ pub(super) fn copy(
     let source_wal = source.require().and_then(|source| source.directory("pg_wal"));
     let source_wal = source_wal.map_err(EngineError::io("opening the source's pg_wal"))?;
     let source_wal = source_wal.ok_or_else(|| EngineError::Other("the source has no pg_wal".to_owned()))?;
-    Walk { volume, method, select: &select_wal, is_live: true }.copy_directory(&source_wal, &wal)?;
+    Walk { volume, method, select: &select_wal, is_live: true, met: Met::default() }
+        .copy_directory(&source_wal, &wal)?;
     check_wal_is_there(&label, wal.host_path())?;
     failpoint!("volume.live.after_wal");
     write_backup_label(target.host_path(), &label)

@@ -9,7 +9,7 @@ use coppice_core::volume::VolumeLabel;
 use coppice_failpoint::failpoint;
 use rustix::fs::FileType;
 
-use super::clone::{self, FileMethod, Selected, Walk};
+use super::clone::{self, FileMethod, Met, Selected, Walk};
 use super::{DriverKind, SHARED_DIRECTORY_MODE, SourceState, Volumes, labels, live, removal, single_name};
 use crate::local::btrfs;
 use crate::local::durable::sync_directory;
@@ -113,7 +113,13 @@ impl Volumes {
         failpoint!("volume.copy.before_clone");
         match state {
             SourceState::Stopped => {
-                let walk = Walk { volume: source, method, select: &|_| Selected::Yes, is_live: false };
+                let walk = Walk {
+                    volume: source,
+                    method,
+                    select: &|_| Selected::Yes,
+                    is_live: false,
+                    met: Met::default(),
+                };
                 walk.copy(&source_data, &data)?;
             }
             SourceState::Live(server) => live::copy(source, &source_data, &data, method, server)?,
