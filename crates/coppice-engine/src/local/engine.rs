@@ -42,6 +42,9 @@ use crate::{
 /// A change that takes longer, others having been ended for it, is given up.
 const CHANGE_PATIENCE: Duration = Duration::from_secs(20);
 
+/// All that a first start has to say to a server, which may take its time for each word.
+const FIRST_START_PATIENCE: Duration = Duration::from_secs(40);
+
 /// Of how many pairs of volumes blocks are compared at once.
 const COMPARISONS_MAX: usize = 2;
 /// For how long a comparison waits until others are done.
@@ -178,7 +181,9 @@ impl Engine for LocalEngine {
     }
 
     async fn first_start(&self, plan: &FirstStart) -> Result<()> {
-        self.end_first_start(plan).await
+        // Others wait behind it, and so does whoever stops the platform.
+        let ended = timeout(FIRST_START_PATIENCE, self.end_first_start(plan)).await;
+        ended.unwrap_or_else(|_| Err(EngineError::no_answer()))
     }
 
     async fn keep_for_replica(&self, primary: &InstanceId, replica: &InstanceId) -> Result<()> {
