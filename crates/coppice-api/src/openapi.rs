@@ -321,6 +321,28 @@ mod tests {
         assert_eq!(areas.iter().map(String::as_str).collect::<Vec<_>>(), AREAS);
     }
 
+    /// What a limited key makes is limited as it is itself.
+    const OF_ANY_KEY: [&str; 2] = ["createOrganizationAPIKey", "createUserAPIKey"];
+
+    #[test]
+    fn a_limited_key_changes_nothing_but_the_branch_that_the_path_names() {
+        let mut refused = 0;
+        for (path, item) in &document().paths.paths {
+            let changes = [&item.put, &item.post, &item.patch, &item.delete].into_iter().flatten();
+            for documented in changes.filter(|documented| !is_of_others(documented)) {
+                let id = documented.operation_id.as_deref().unwrap_or_default();
+                if path.contains("/branches/{branchID}") || OF_ANY_KEY.contains(&id) {
+                    continue;
+                }
+                let response = serde_json::to_value(documented.responses.responses.get("403")).expect("JSON");
+                let said = response["description"].as_str().unwrap_or_default();
+                assert!(said.contains("Keys that are limited to"), "{id}: {said}");
+                refused += 1;
+            }
+        }
+        assert!(refused > 20, "{refused}");
+    }
+
     #[test]
     fn the_document_names_the_scopes_of_the_implicit_flow_and_the_ids_of_errors() {
         let document = serde_json::to_value(document()).expect("JSON");

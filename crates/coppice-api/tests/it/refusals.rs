@@ -74,3 +74,36 @@ fn a_cursor_of_the_audit_log_that_is_made_up_is_invalid() {
     let http = shared();
     http.get("/organizations/{org}/audit-log?cursor=made.up").expect_error(400, "invalid_cursor");
 }
+
+#[test]
+fn a_key_for_one_branch_is_given_nothing_of_another() {
+    let http = shared();
+    let project = Project::make(&http);
+    let key = http.new_token("/organizations/{org}/api-keys", json!({ "branches": [project.kept] }));
+    let (branch, other) = (project.of(&project.kept), &project.new);
+    let reset = json!({ "from": { "branchID": other } });
+    let refused = http.as_key(&key, "POST", &format!("{branch}/reset"), Some(&reset));
+    refused.expect_error(403, "branch_access_denied");
+    let refused = http.as_key(&key, "GET", &format!("{branch}/diff?against={other}"), None);
+    refused.expect_error(403, "branch_access_denied");
+}
+
+#[test]
+fn a_project_with_a_protected_branch_is_not_deleted() {
+    let http = shared();
+    let project = Project::make(&http);
+    http.metastore(&format!("update branches set protected = true where id = '{}'", project.kept));
+    let path = format!("/organizations/{{org}}/projects/{}", project.id);
+    http.delete(&path).expect_error(409, "branch_protected");
+}
+
+#[test]
+fn who_may_look_at_a_branch_is_told_no_password_of_it() {
+    let http = shared();
+    let project = Project::make(&http);
+    let key = http.new_token("/organizations/{org}/api-keys", json!({ "scopes": ["branch:read"] }));
+    let branch = project.of(&project.kept);
+    http.as_key(&key, "GET", &branch, None).expect(200);
+    let refused = http.as_key(&key, "GET", &format!("{branch}/credentials"), None);
+    refused.expect_error(403, "insufficient_scope");
+}
