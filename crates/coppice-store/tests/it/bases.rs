@@ -103,6 +103,12 @@ async fn a_branch_keeps_bases_for_as_long_as_it_says_and_one_from_before() {
     sql.execute("update bases set damage = ''").await.unwrap();
     sql.execute("update branches set backup_retention_days = 4").await.unwrap();
     assert_eq!(surplus().await, ["9d"]);
+    let planned = "insert into volumes (id, host_id, branch_id, state, base, account, image_major, image_minor)
+        select 'made', host_id, branch_id, 'planned', '9d', account + 1, image_major, image_minor from volumes";
+    sql.execute(planned).await.unwrap();
+    assert_eq!(surplus().await, [""; 0], "a volume is still to be made from it");
+    sql.execute("update volumes set state = 'present' where id = 'made'").await.unwrap();
+    assert_eq!(surplus().await, ["9d"]);
     sql.execute("update branches set backup_retention_days = 35").await.unwrap();
     assert_eq!(surplus().await, [""; 0]);
 }

@@ -5,7 +5,7 @@ use coppice_core::access::{Grant, Principal};
 use coppice_core::github::{GithubRepository, Pull};
 use coppice_core::organization::Holder;
 use coppice_core::{ApiKeyId, BranchId, GithubInstallationId, GithubRepositoryId, OrganizationId, ProjectId};
-use coppice_store::{AfterLook, ClaimedPull, GithubNews, MappingNote, NewApiKey, Room, Store, Told};
+use coppice_store::{AfterLook, ClaimedPull, GithubNews, MappingNote, NewApiKey, PullKey, Room, Store, Told};
 use sqlx::PgConnection;
 
 use crate::postgres::Postgres;
@@ -270,4 +270,17 @@ async fn comparisons_are_taken_by_turns_of_holders_and_put_off_where_github_is_a
     let installations = store.github_installations_due(room(2, 1, &[])).await.unwrap();
     assert_eq!(installations.len(), 2);
     assert!(installations.contains(&(Holder::from_trusted("few"), 10)), "{installations:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_job_is_given_no_branch_that_is_deleted() {
+    let server = Postgres::shared();
+    let (store, mut sql, mapping) = with_mapping(&server).await;
+    let key = PullKey { mapping: mapping.id, number: 9 };
+    let made = "insert into github_pulls (mapping_id, number, branch_id) values ('ghr_1', 9, $1)";
+    sqlx::query(made).bind(BRANCH).execute(&mut sql).await.unwrap();
+    assert_eq!(store.github_preview(&key).await.unwrap(), Some(BranchId::from_trusted(BRANCH)));
+    let trashed = "update branches set goal = 'trashed', deleted_at = now(), purge_at = now()";
+    sqlx::query(trashed).execute(&mut sql).await.unwrap();
+    assert_eq!(store.github_preview(&key).await.unwrap(), None);
 }

@@ -202,11 +202,14 @@ async fn a_volume_is_known_by_its_tombstone_when_its_branch_is_forgotten() {
     let mut tx = store.begin().await.unwrap();
     store.branch_delete_in_tx(&mut tx, &place().1, Doomed::Branch(&doomed), "a test").await.unwrap();
     tx.commit().await.unwrap();
-    store.volume_removed(&volume).await.unwrap();
     let age = "update branches set deleted_at = now() - interval '2 hours' where goal = 'deleted'";
     sqlx::raw_sql(age).execute(&mut sql).await.unwrap();
     store.branch_purge().await.unwrap();
     let left = "select id from branches where goal = 'deleted'";
+    let kept: Vec<String> = sqlx::query_scalar(left).fetch_all(&mut sql).await.unwrap();
+    assert_eq!(kept, [doomed.to_string()], "its data is still there");
+    store.volume_removed(&volume).await.unwrap();
+    store.branch_purge().await.unwrap();
     let left: Vec<String> = sqlx::query_scalar(left).fetch_all(&mut sql).await.unwrap();
     assert!(left.is_empty(), "{left:?}");
     let asked = [volume.to_string(), "of nobody".to_owned()];
