@@ -1,6 +1,7 @@
 //! What the engine promises, on real file systems and with real servers.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod claims;
 mod handing_over;
 mod server;
 mod slots;
