@@ -22,6 +22,7 @@ mod organizations;
 mod progress;
 mod projects;
 mod refusals;
+mod repetitions;
 mod sign_in_links;
 mod sql;
 mod standing;
