@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use coppice_core::claim::ClaimToken;
 use coppice_core::image::PostgresVersion;
+use coppice_core::organization::Holder;
 use coppice_core::{BranchId, HostId, InstanceId, ProjectId, VolumeId};
 use coppice_store::{Doomed, NewReplica, Store};
 
@@ -135,4 +136,38 @@ async fn a_branch_that_is_not_to_run_gets_no_volume_for_a_replica() {
     sqlx::raw_sql(MANY_VOLUMES).execute(&mut sql).await.unwrap();
     assert!(delete(&store).await);
     assert!(!renew_replica(&store).await);
+}
+
+/// So many versions as a branch may have, none of which is due.
+const MANY_VERSIONS: &str = "
+update branches set version_keep = interval '1 day';
+delete from branch_versions;
+insert into volumes (id, host_id, branch_id, state, account, image_major, image_minor)
+    select 'former' || n, 'h', 'aaaaaaaaaaaaaaaaaaaaaaaaaa', 'admitted', 100 + n, 18, 0 from generate_series(1, 20) n;
+insert into branch_versions
+    select 'former' || n, 'aaaaaaaaaaaaaaaaaaaaaaaaaa', now(), now() - make_interval(hours => n), 'reset',
+        now() + interval '1 day' from generate_series(1, 20) n;
+";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_version_that_makes_room_is_named() {
+    let server = Postgres::shared();
+    let (store, mut sql) = with_rows(&server.database().await).await;
+    assert!(store.branch_claim(&branch(), &host(), TOKEN, LEASE).await.unwrap().is_some());
+    sqlx::raw_sql(MANY_VOLUMES).execute(&mut sql).await.unwrap();
+    sqlx::raw_sql(MANY_VERSIONS).execute(&mut sql).await.unwrap();
+    let named =
+        "select string_agg(volume_id, ' ' order by volume_id) from tombstones where removed_at is null";
+
+    // What it was makes one too many.
+    let (old, new) = (VolumeId::from_trusted("v"), VolumeId::from_trusted("next"));
+    assert!(store.branch_replace(&branch(), TOKEN, &old, &new).await.unwrap());
+    let told: Option<String> = sqlx::query_scalar(named).fetch_one(&mut sql).await.unwrap();
+    assert_eq!(told.as_deref(), Some("former20"));
+
+    sqlx::raw_sql("update tombstones set removed_at = now()").execute(&mut sql).await.unwrap();
+    let holder: String = sqlx::query_scalar("select holder_of('o')").fetch_one(&mut sql).await.unwrap();
+    store.version_give_up(&host(), Some(&Holder::from_trusted(holder))).await.unwrap();
+    let told: Option<String> = sqlx::query_scalar(named).fetch_one(&mut sql).await.unwrap();
+    assert_eq!(told.as_deref(), Some("former19"));
 }
