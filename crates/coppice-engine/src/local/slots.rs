@@ -65,10 +65,19 @@ async fn drop_excess(session: &Session) -> Result<()> {
     );
     for row in session.query("looking for replication slots beyond the limit", &query, &[]).await? {
         let name: String = column(&row, 0)?;
+        if !is_name(&name) {
+            continue;
+        }
         tracing::warn!("the replication slot {name} goes: there are more than max_replication_slots");
         drop_named(session, &name).await?;
     }
     Ok(())
+}
+
+/// Whether a slot can be called like this (PostgreSQL manual, section 26.2.6.1); a server that lies
+/// may say anything, and it is said in the log.
+fn is_name(name: &str) -> bool {
+    name.len() < 64 && name.bytes().all(|byte| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'_'))
 }
 
 /// Drops a slot, if it is there. What still uses it is ended.
@@ -86,6 +95,19 @@ pub(super) async fn drop_named(session: &Session, name: &str) -> Result<()> {
             Err(error) if Instant::now() > deadline || session.is_closed() => return Err(error),
             Err(_) => tokio::time::sleep(Duration::from_millis(20)).await,
             Ok(_) => return Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_name;
+
+    #[test]
+    fn what_is_no_name_of_a_slot_is_not_told() {
+        assert!(is_name("sync_1") && is_name(&"s".repeat(63)));
+        for name in ["a\nb", "Slot", "a b", &"s".repeat(64)] {
+            assert!(!is_name(name), "{name:?}");
         }
     }
 }
