@@ -7,9 +7,9 @@
 
 /// A token, or what is in a pair of brackets.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Part {
-    Token(String),
-    Group(char, Vec<Part>),
+enum Part<'a> {
+    Token(&'a str),
+    Group(char, Vec<Part<'a>>),
 }
 
 /// Deepest brackets that are looked into; a server reads no deeper ones.
@@ -19,24 +19,35 @@ const DEPTH_MAX: usize = 200;
 /// hundred times as long. A longer one is compared as it is.
 const LENGTH_MAX: usize = 64 << 10;
 
-/// The definition in the form that is compared.
+/// Most parts of a type's name: `a.b.interval day to second(3)[]` has ten.
+const TYPE_PARTS_MAX: usize = 16;
+
+/// How much longer than a definition the casts may be that its elements get.
+const GROWTH_MAX: usize = 16;
+
+/// The definition in the form that is compared; as it is where that would be much longer.
 pub(crate) fn normal(definition: &str) -> String {
+    read(definition).unwrap_or_else(|| definition.to_owned())
+}
+
+fn read(definition: &str) -> Option<String> {
     if definition.len() > LENGTH_MAX {
-        return definition.to_owned();
+        return None;
     }
-    let tokens = tokens(definition);
-    let mut stack: Vec<(char, Vec<Part>)> = vec![(' ', vec![])];
-    for token in tokens {
+    // What all arrays' elements get is a product of two lengths.
+    let mut room = GROWTH_MAX * definition.len();
+    let mut stack: Vec<(char, Vec<Part<'_>>)> = vec![(' ', vec![])];
+    for token in tokens(definition) {
         match token {
             "(" | "[" => {
                 if stack.len() > DEPTH_MAX {
-                    return definition.to_owned();
+                    return None;
                 }
                 stack.push((token.chars().next().unwrap_or('('), vec![]));
             }
             ")" | "]" if stack.len() > 1 => {
                 if let Some((bracket, parts)) = stack.pop() {
-                    let group = Part::Group(bracket, simplified(parts));
+                    let group = Part::Group(bracket, simplified(parts, &mut room)?);
                     if let Some((_, outer)) = stack.last_mut() {
                         outer.push(group);
                     }
@@ -44,22 +55,18 @@ pub(crate) fn normal(definition: &str) -> String {
             }
             _ => {
                 if let Some((_, parts)) = stack.last_mut() {
-                    parts.push(Part::Token(token.to_owned()));
+                    parts.push(Part::Token(token));
                 }
             }
         }
     }
-    if stack.len() != 1 {
-        return definition.to_owned();
-    }
+    let (_, parts) = stack.pop().filter(|_| stack.is_empty())?;
     let mut out = String::with_capacity(definition.len());
-    for (_, parts) in stack {
-        write(&simplified(parts), &mut out);
-    }
-    out
+    write(&simplified(parts, &mut room)?, &mut out);
+    Some(out)
 }
 
-fn write(parts: &[Part], out: &mut String) {
+fn write(parts: &[Part<'_>], out: &mut String) {
     for part in parts {
         match part {
             Part::Token(token) => out.push_str(token),
@@ -73,93 +80,148 @@ fn write(parts: &[Part], out: &mut String) {
     }
 }
 
-fn is(part: Option<&Part>, token: &str) -> bool {
-    matches!(part, Some(Part::Token(known)) if known == token)
+fn is(part: Option<&Part<'_>>, token: &str) -> bool {
+    matches!(part, Some(Part::Token(known)) if *known == token)
 }
 
-/// What is in a pair of brackets, with nothing in it that says nothing.
-fn simplified(parts: Vec<Part>) -> Vec<Part> {
-    let parts = casts_inside(parts);
-    match parts.as_slice() {
+/// What is in a pair of brackets, with nothing in it that says nothing; none where there is no
+/// room for it.
+fn simplified<'a>(parts: Vec<Part<'a>>, room: &mut usize) -> Option<Vec<Part<'a>>> {
+    let mut parts = casts_inside(parts, room)?;
+    if let [Part::Group('(', inner)] = parts.as_mut_slice()
+        && !has_comma(inner)
+    {
         // Brackets in brackets.
-        [Part::Group('(', inner)] if !has_comma(inner) => inner.clone(),
-        _ => flattened(parts),
+        return Some(std::mem::take(inner));
     }
+    Some(flattened(parts))
 }
 
-fn has_comma(parts: &[Part]) -> bool {
+fn has_comma(parts: &[Part<'_>]) -> bool {
     parts.iter().any(|part| is(Some(part), ","))
 }
 
+/// The elements of `(ARRAY[…])`.
+fn elements_of<'p, 'a>(part: &'p mut Part<'a>) -> Option<&'p mut Vec<Part<'a>>> {
+    let Part::Group('(', inner) = part else { return None };
+    match inner.as_mut_slice() {
+        [Part::Token("ARRAY"), Part::Group('[', elements)] => Some(elements),
+        _ => None,
+    }
+}
+
 /// `(ARRAY[a, b])::t[]` becomes `ARRAY[(a)::t, (b)::t]`.
-fn casts_inside(parts: Vec<Part>) -> Vec<Part> {
-    let mut out: Vec<Part> = Vec::with_capacity(parts.len());
+fn casts_inside<'a>(parts: Vec<Part<'a>>, room: &mut usize) -> Option<Vec<Part<'a>>> {
+    let mut out: Vec<Part<'a>> = Vec::with_capacity(parts.len());
     let mut rest = parts.into_iter().peekable();
-    while let Some(part) = rest.next() {
-        let elements = match &part {
-            Part::Group('(', inner) => match inner.as_slice() {
-                [array, Part::Group('[', elements)] if is(Some(array), "ARRAY") => Some(elements.clone()),
-                _ => None,
-            },
-            _ => None,
-        };
-        let Some(elements) = elements.filter(|_| is(rest.peek(), "::")) else {
+    while let Some(mut part) = rest.next() {
+        let Some(elements) = elements_of(&mut part).filter(|_| is(rest.peek(), "::")) else {
             out.push(part);
             continue;
         };
-        let mut cast: Vec<Part> = rest.by_ref().next().into_iter().collect();
-        while let Some(next) = rest.next_if(is_of_type) {
+        let mut cast: Vec<Part<'a>> = rest.by_ref().next().into_iter().collect();
+        while let Some(next) = rest.next_if(|next| cast.len() <= TYPE_PARTS_MAX && is_of_type(&cast, next)) {
             cast.push(next);
         }
-        let is_array = matches!(cast.last(), Some(Part::Group('[', inner)) if inner.is_empty());
-        if !is_array {
+        if !matches!(cast.last(), Some(Part::Group('[', _))) {
             out.push(part);
             out.extend(cast);
             continue;
         }
         cast.pop();
-        let cast_elements = elements
-            .split(|part| is(Some(part), ","))
-            .map(|element| [vec![Part::Group('(', simplified(element.to_vec()))], cast.clone()].concat());
-        let joined = cast_elements.collect::<Vec<_>>().join(&Part::Token(",".to_owned()));
-        out.push(Part::Token("ARRAY".to_owned()));
+        let elements = std::mem::take(elements);
+        let count = elements.iter().filter(|part| is(Some(part), ",")).count() + 1;
+        *room = room.checked_sub(count.saturating_mul(length_of(&cast)))?;
+        let mut joined = Vec::with_capacity(elements.len());
+        for element in split(elements, ",") {
+            if !joined.is_empty() {
+                joined.push(Part::Token(","));
+            }
+            joined.push(Part::Group('(', simplified(element, room)?));
+            joined.extend_from_slice(&cast);
+        }
+        out.push(Part::Token("ARRAY"));
         out.push(Part::Group('[', joined));
+    }
+    Some(out)
+}
+
+/// How long parts are when they are written.
+fn length_of(parts: &[Part<'_>]) -> usize {
+    let length = |part: &Part<'_>| match part {
+        Part::Token(token) => token.len() + 1,
+        Part::Group(_, inner) => length_of(inner) + 3,
+    };
+    parts.iter().map(length).sum()
+}
+
+/// Words that go on with a type's name as a server writes it, in small letters: `character varying`,
+/// `timestamp(3) with time zone`, `interval day to second(3)`.
+const GO_ON: [&str; 13] = [
+    "varying",
+    "precision",
+    "with",
+    "without",
+    "time",
+    "zone",
+    "to",
+    "year",
+    "month",
+    "day",
+    "hour",
+    "minute",
+    "second",
+];
+
+/// Whether a part goes on with a type's name. Everything else that a server writes after a type is
+/// in capitals, or no word.
+fn is_of_type(cast: &[Part<'_>], part: &Part<'_>) -> bool {
+    let is_begin = cast.len() == 1 || is(cast.last(), ".");
+    match part {
+        Part::Token(".") => !is_begin && matches!(cast.last(), Some(Part::Token(_))),
+        Part::Token(word) if is_begin => word.starts_with(|first: char| first == '"' || is_word(first)),
+        Part::Token(word) => GO_ON.contains(word) && !matches!(cast.last(), Some(Part::Group('[', _))),
+        Part::Group('[', inner) => !is_begin && inner.is_empty(),
+        Part::Group(_, inner) => !is_begin && is_modifier(inner),
+    }
+}
+
+fn is_modifier(inner: &[Part<'_>]) -> bool {
+    let is_number = |part: &Part<'_>| matches!(part, Part::Token(token) if matches!(*token, "," | "-") || token.parse::<i64>().is_ok());
+    inner.len() <= TYPE_PARTS_MAX && inner.iter().all(is_number)
+}
+
+/// What is between the tokens that are this one.
+fn split<'a>(parts: Vec<Part<'a>>, token: &str) -> Vec<Vec<Part<'a>>> {
+    let mut between = vec![vec![]];
+    for part in parts {
+        if is(Some(&part), token) {
+            between.push(vec![]);
+        } else if let Some(last) = between.last_mut() {
+            last.push(part);
+        }
+    }
+    between
+}
+
+/// `(a AND b) AND c` becomes `a AND b AND c`; `OR` alike.
+fn flattened(parts: Vec<Part<'_>>) -> Vec<Part<'_>> {
+    let Some(joint) = joint(&parts) else { return parts };
+    let mut out = Vec::with_capacity(parts.len());
+    for (place, mut operand) in split(parts, joint).into_iter().enumerate() {
+        if place > 0 {
+            out.push(Part::Token(joint));
+        }
+        match operand.as_mut_slice() {
+            [Part::Group('(', inner)] if self::joint(inner) == Some(joint) => out.append(inner),
+            _ => out.append(&mut operand),
+        }
     }
     out
 }
 
-/// Whether a part can be one of a type's name.
-fn is_of_type(part: &Part) -> bool {
-    match part {
-        Part::Token(token) => {
-            let is_word =
-                token.starts_with(|first: char| first == '"' || first == '_' || first.is_alphabetic());
-            token == "." || is_word && !["AND", "OR", "THEN", "ELSE", "END", "WHEN"].contains(&token.as_str())
-        }
-        Part::Group(bracket, inner) => {
-            *bracket == '[' && inner.is_empty() || *bracket == '(' && is_modifier(inner)
-        }
-    }
-}
-
-fn is_modifier(inner: &[Part]) -> bool {
-    inner
-        .iter()
-        .all(|part| matches!(part, Part::Token(token) if token == "," || token.parse::<i64>().is_ok()))
-}
-
-/// `(a AND b) AND c` becomes `a AND b AND c`; `OR` alike.
-fn flattened(parts: Vec<Part>) -> Vec<Part> {
-    let Some(joint) = joint(&parts) else { return parts };
-    let operands = parts.split(|part| is(Some(part), joint)).map(|operand| match operand {
-        [Part::Group('(', inner)] if self::joint(inner) == Some(joint) => inner.clone(),
-        operand => operand.to_vec(),
-    });
-    operands.collect::<Vec<_>>().join(&Part::Token(joint.to_owned()))
-}
-
 /// The word that joins conditions, where nothing else does.
-fn joint(parts: &[Part]) -> Option<&'static str> {
+fn joint(parts: &[Part<'_>]) -> Option<&'static str> {
     let has = |token: &str| parts.iter().any(|part| is(Some(part), token));
     if ["BETWEEN", "CASE", "SELECT", "WHERE", ","].into_iter().any(has) {
         return None;
@@ -253,6 +315,55 @@ mod tests {
             ("f((1, 2))", "f(1, 2)"),
         ] {
             assert_ne!(normal(one), normal(other), "{one}");
+        }
+    }
+
+    #[test]
+    fn elements_of_an_array_get_the_type_of_it_and_nothing_that_follows() {
+        for of_type in [
+            "text",
+            "character varying(10)",
+            "numeric(10,2)",
+            "double precision",
+            "bit varying(3)",
+            "timestamp(3) with time zone",
+            "time without time zone",
+            "interval day to second(3)",
+            "pg_catalog.\"char\"",
+            "\"a b\".\"FROM\"",
+        ] {
+            let once =
+                format!("SELECT (ARRAY[t.a, t.b])::{of_type}[] AS c FROM t UNION ALL SELECT ARRAY[]::text[]");
+            let again = format!(
+                "SELECT ARRAY[(t.a)::{of_type}, (t.b)::{of_type}] AS c FROM t UNION ALL SELECT ARRAY[]::text[]"
+            );
+            assert_eq!(normal(&once), normal(&again), "{of_type}");
+        }
+    }
+
+    #[test]
+    fn the_form_is_not_much_longer_than_what_is_read() {
+        let elements = |count: usize| vec!["t.v"; count].join(", ");
+        let union = " UNION ALL SELECT t.w AS c FROM t".repeat(400);
+        let path = vec!["x"; 4000].join(".");
+        for text in [
+            format!(
+                "SELECT (ARRAY[{}])::text[] AS c FROM t{union} UNION ALL SELECT ARRAY[]::text[]",
+                elements(400)
+            ),
+            format!("CHECK ((ARRAY[{}])::{path}[])", elements(400)),
+            format!("CHECK ((ARRAY[{}])::\"{}\"[])", elements(400), "x".repeat(8000)),
+            format!("CHECK ((ARRAY[{}])::numeric({})[])", elements(400), vec!["1"; 4000].join(",")),
+            format!("CHECK ((ARRAY[{}])::text{}[])", elements(400), "(1)".repeat(4000)),
+            format!("CHECK ((ARRAY[{}])::text{})", elements(400), "[]".repeat(4000)),
+            format!(
+                "{}1{}",
+                "(ARRAY[1,".repeat(90),
+                "])::\"xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx\"[]".repeat(90)
+            ),
+        ] {
+            let length = normal(&text).len();
+            assert!(length < 24 * text.len(), "{length} of {}: {}", text.len(), &text[..20]);
         }
     }
 
