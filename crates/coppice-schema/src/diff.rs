@@ -224,4 +224,36 @@ mod tests {
         let script = found.script("of\nDROP TABLE z");
         assert!(script.starts_with("-- of\n-- DROP TABLE z\nBEGIN;\n"), "{script}");
     }
+
+    #[test]
+    fn of_two_keys_of_the_same_columns_one_is_made_with_the_table() {
+        let table = |name: &str, oid: u32| {
+            format!(
+                r#"{{"kind":"table","class":1259,"oid":{oid},"name":"s.{name}","schema":"s","unlogged":false,"rls":false,"forced":false}}"#
+            )
+        };
+        let key = |on: &str, oid: u32, letter: char, definition: &str| {
+            format!(
+                r#"{{"kind":"constraint","class":2606,"oid":{oid},"on":"s.{on}","name":"k{oid}","letter":"{letter}","definition":"{definition}","of_domain":false,"is_foreign":false,"inherits":false}}"#
+            )
+        };
+        let rows = [
+            table("t", 1),
+            table("u", 2),
+            key("t", 10, 'u', "UNIQUE (a)"),
+            key("t", 11, 'u', "UNIQUE (a)"),
+            key("t", 12, 'u', "UNIQUE (b)"),
+            key("t", 13, 'p', "PRIMARY KEY (b)"),
+            key("u", 14, 'u', "UNIQUE (a)"),
+        ];
+        let read = |rows: &[&str]| Schema::read(rows.iter().copied()).expect("rows");
+        let to: Vec<&str> = [SERVER].into_iter().chain(rows.iter().map(String::as_str)).collect();
+        let found = diff(read(&[SERVER]), read(&to));
+        let alone: Vec<_> = found
+            .statements
+            .iter()
+            .filter_map(|statement| statement.sql.split_once(" ADD CONSTRAINT ").map(|(_, key)| key))
+            .collect();
+        assert_eq!(alone, ["k11 UNIQUE (a)", "k12 UNIQUE (b)"]);
+    }
 }

@@ -5,13 +5,13 @@
 //! until then. Labels of enums come before all that: what adds them can't be
 //! used in the transaction that they were added in.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use crate::closure::outnamed;
 use crate::compare::Fate;
 use crate::drops::Drops;
 use crate::item::{Item, Type};
-use crate::order::{by_needs, parts};
+use crate::order::by_needs;
 use crate::quote::comment;
 use crate::schema::{Key, Kind, Node, Schema, part};
 use crate::statement::Statement;
@@ -65,6 +65,13 @@ impl<'a> Plan<'a> {
     fn find_inline(&mut self) {
         let place: BTreeMap<&Key, usize> =
             self.makes.iter().enumerate().map(|(at, key)| (*key, at)).collect();
+        // Keys that are primary, or inline by now, by their tables and columns.
+        let primary = self
+            .to
+            .nodes
+            .values()
+            .filter(|node| matches!(&node.item, Item::Constraint(of) if of.letter == 'p'));
+        let mut keys: HashSet<(&str, &str)> = primary.filter_map(|node| key_of(&node.item)).collect();
         for (key, node) in &self.to.nodes {
             let Some(on) = node.item.on() else { continue };
             let of_domain = matches!(&node.item, Item::Constraint(of) if of.of_domain);
@@ -90,8 +97,9 @@ impl<'a> Plan<'a> {
                     || place.get(needed).is_none_or(|at| *at < before)
             };
             // A server takes two keys of the same columns for one, said at once.
-            let is_second = matches!(&node.item, Item::Constraint(of) if of.letter == 'u'
-                && self.has_key(on, of.definition.trim_start_matches("UNIQUE ")));
+            let columns = key_of(&node.item);
+            let is_second = matches!(&node.item, Item::Constraint(of) if of.letter == 'u')
+                && columns.is_some_and(|columns| keys.contains(&columns));
             if !is_second
                 && is_new(key)
                 && is_new(&made_with)
@@ -99,17 +107,9 @@ impl<'a> Plan<'a> {
                 && node.needs.iter().all(is_there)
             {
                 self.inline.insert(key.clone());
+                keys.extend(columns);
             }
         }
-    }
-
-    /// Whether a table has another key that is inline and of these columns.
-    fn has_key(&self, on: &str, columns: &str) -> bool {
-        parts(&self.to.nodes, Kind::Constraint, on).any(|(key, node)| {
-            matches!(&node.item, Item::Constraint(of)
-                if of.definition.trim_start_matches("PRIMARY KEY ").trim_start_matches("UNIQUE ") == columns
-                    && (of.letter == 'p' || self.inline.contains(key)))
-        })
     }
 
     fn say(&mut self, sql: String) {
@@ -330,6 +330,12 @@ impl<'a> Plan<'a> {
             }
         }
     }
+}
+
+/// The table and columns of a key, after what it is said to be.
+fn key_of(item: &Item) -> Option<(&str, &str)> {
+    let Item::Constraint(of) = item else { return None };
+    Some((&of.on, of.definition.trim_start_matches("PRIMARY KEY ").trim_start_matches("UNIQUE ")))
 }
 
 fn statement(sql: String, loses_data: bool) -> Statement {
