@@ -40,6 +40,8 @@ const ANSWER_BYTES_MAX: usize = 16 << 20;
 /// How long one statement on a catalogue, and all of them, may take.
 const STATEMENT_PATIENCE: Duration = Duration::from_secs(15);
 const READ_PATIENCE: Duration = Duration::from_secs(30);
+/// How long those of others are waited for.
+const TURN_PATIENCE: Duration = Duration::from_secs(20);
 
 /// For catalogues, while they are gathered.
 static CATALOGUES: LazyLock<Room> =
@@ -111,7 +113,8 @@ async fn in_turn<T: Send + 'static>(
     of: &Holder,
     work: impl FnOnce() -> Result<T> + Send + 'static,
 ) -> Result<T> {
-    let turn = COMPARISONS.take(of).await;
+    let busy = || Error::unavailable("other comparisons are still going on: try again in a minute");
+    let turn = timeout(TURN_PATIENCE, COMPARISONS.take(of)).await.map_err(|_| busy())?;
     do_holding(turn, work).await.map_err(Error::internal)?
 }
 
