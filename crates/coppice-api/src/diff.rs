@@ -17,7 +17,7 @@ use coppice_core::organization::Holder;
 use coppice_core::target::InBranch;
 use coppice_core::{BranchId, Error, ErrorCode, Result};
 use coppice_gateway::Visitor;
-use coppice_schema::{Change, Diff, SETTINGS, Schema};
+use coppice_schema::{Change, Diff, SETTINGS, STATEMENTS_BYTES_MAX, Schema};
 use coppice_sql::{Failure, Isolation, Output, Shape, Statement, Transaction, Wrong};
 use coppice_turns::{Turns, do_holding};
 use coppice_wire as wire;
@@ -36,7 +36,7 @@ const CATALOGUE_BYTES_MAX: usize = 8 << 20;
 /// What the sessions are called.
 const APPLICATION: &str = "coppice diff";
 /// Most that is answered.
-const ANSWER_BYTES_MAX: usize = 16 << 20;
+const ANSWER_BYTES_MAX: usize = STATEMENTS_BYTES_MAX;
 /// How long one statement on a catalogue, and all of them, may take.
 const STATEMENT_PATIENCE: Duration = Duration::from_secs(15);
 const READ_PATIENCE: Duration = Duration::from_secs(30);

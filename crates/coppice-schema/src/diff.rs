@@ -59,7 +59,8 @@ pub struct NotCompared {
     pub to: u64,
 }
 
-/// Compares two schemas of one release; the statements make `from` what `to` is.
+/// Compares two schemas of one release; the statements make `from` what `to` is, unless they are
+/// longer than [`crate::STATEMENTS_BYTES_MAX`]: then the last ones are missing.
 pub fn diff(mut from: Schema, mut to: Schema) -> Diff {
     leave_out(&mut from, &mut to);
     let mut fates = fates(&from, &to);
@@ -223,6 +224,29 @@ mod tests {
         assert_eq!(owned.sql, "ALTER SCHEMA s OWNER TO \"x\nDROP TABLE y; --\"");
         let script = found.script("of\nDROP TABLE z");
         assert!(script.starts_with("-- of\n-- DROP TABLE z\nBEGIN;\n"), "{script}");
+    }
+
+    #[test]
+    fn what_roles_and_objects_multiply_to_is_not_said_without_end() {
+        let roles: Vec<_> =
+            (0..500).map(|number| format!(r#"["role_{number:055}","SELECT",false]"#)).collect();
+        let defaults = format!(
+            r#"{{"kind":"default_privileges","class":826,"oid":1,"owner":"app","letter":"r","acl":[{}]}}"#,
+            roles.join(",")
+        );
+        let table = |number: usize| {
+            format!(
+                r#"{{"kind":"table","class":1259,"oid":{number},"name":"s.t{number}","schema":"s","unlogged":false,"rls":false,"forced":false}}"#
+            )
+        };
+        let tables: Vec<_> = (10..2010).map(table).collect();
+        let old = [SERVER, defaults.as_str()];
+        let read = |rows: &[&str]| Schema::read(rows.iter().copied()).expect("rows");
+        let new: Vec<_> = old.into_iter().chain(tables.iter().map(String::as_str)).collect();
+        let found = diff(read(&old), read(&new));
+        let length: usize = found.statements.iter().map(|statement| statement.sql.len()).sum();
+        let most = crate::STATEMENTS_BYTES_MAX;
+        assert!((most..most + (1 << 20)).contains(&length), "{length}");
     }
 
     #[test]

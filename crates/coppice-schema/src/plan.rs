@@ -21,6 +21,9 @@ use crate::write::create::{create, default_of, replica_identity};
 use crate::write::drop::drop;
 use crate::write::{grants, phrase, set_comment, types};
 
+/// Bytes of statements after which no more are made.
+pub const STATEMENTS_BYTES_MAX: usize = 16 << 20;
+
 /// See the module.
 pub(crate) fn statements(from: &Schema, to: &Schema, fates: &BTreeMap<Key, Fate>) -> Vec<Statement> {
     let mut plan = Plan::new(from, to, fates);
@@ -44,6 +47,8 @@ struct Plan<'a> {
     /// What is made with its table or column.
     inline: BTreeSet<Key>,
     out: Vec<Statement>,
+    /// How long those are together.
+    bytes: usize,
     /// Types that were put aside.
     late: Vec<Statement>,
 }
@@ -52,8 +57,8 @@ impl<'a> Plan<'a> {
     fn new(from: &'a Schema, to: &'a Schema, fates: &'a BTreeMap<Key, Fate>) -> Self {
         let drops = Drops::new(from, fates);
         let makes = by_needs(&to.nodes);
-        let mut plan =
-            Self { from, to, fates, drops, makes, inline: BTreeSet::new(), out: vec![], late: vec![] };
+        let (inline, out, late) = (BTreeSet::new(), vec![], vec![]);
+        let mut plan = Self { from, to, fates, drops, makes, inline, out, bytes: 0, late };
         plan.find_inline();
         plan
     }
@@ -112,13 +117,24 @@ impl<'a> Plan<'a> {
         }
     }
 
+    fn push(&mut self, statement: Statement) {
+        self.bytes += statement.sql.len();
+        self.out.push(statement);
+    }
+
+    /// Whether no more is to be said: an object may have as many grants taken from it as there are
+    /// roles, which is a product of two lengths.
+    fn is_too_long(&self) -> bool {
+        self.bytes > STATEMENTS_BYTES_MAX
+    }
+
     fn say(&mut self, sql: String) {
-        self.out.push(statement(sql, false));
+        self.push(statement(sql, false));
     }
 
     fn by_hand(&mut self, what: &str) {
         let sql = format!("-- {}", comment(what));
-        self.out.push(Statement { sql, loses_data: false, manual: true, before_transaction: false });
+        self.push(Statement { sql, loses_data: false, manual: true, before_transaction: false });
     }
 
     /// Roles are not made: their passwords and rights are not the schema's.
@@ -159,6 +175,9 @@ impl<'a> Plan<'a> {
     fn drop_all(&mut self, early: bool) {
         let outnamed = outnamed(self.from, self.to, self.fates);
         for key in self.drops.order.clone() {
+            if self.is_too_long() {
+                return;
+            }
             if !self.drops.is_dropped(key)
                 || self.drops.early.contains(key) != early
                 || self.drops.is_implicit(key)
@@ -182,13 +201,16 @@ impl<'a> Plan<'a> {
                 detach(table).into_iter().for_each(|sql| self.say(sql));
             }
             if let Some((sql, loses_data)) = drop(&node.item) {
-                self.out.push(statement(sql, loses_data));
+                self.push(statement(sql, loses_data));
             }
         }
     }
 
     fn make_all(&mut self) {
         for key in self.makes.clone() {
+            if self.is_too_long() {
+                return;
+            }
             let (Some(new), fate) = (self.to.nodes.get(key), self.fate(key).clone()) else { continue };
             let old = self.from.nodes.get(key);
             match (fate, old) {
@@ -260,7 +282,7 @@ impl<'a> Plan<'a> {
             && let (Some(old), Some(new)) = (&was.labels, &is.labels)
         {
             for sql in types::new_labels(is, old, new).unwrap_or_default() {
-                self.out.push(Statement { before_transaction: true, ..statement(sql, false) });
+                self.push(Statement { before_transaction: true, ..statement(sql, false) });
             }
         }
         let loses_data = matches!((&old.item, &new.item),
@@ -268,7 +290,7 @@ impl<'a> Plan<'a> {
             || matches!((&old.item, &new.item), (Item::Type(old), Item::Type(_)) if old.attributes.is_some());
         for sql in body(&old.item, &new.item) {
             let loses_data = loses_data && (sql.contains(" TYPE ") && !sql.contains(" ADD ATTRIBUTE"));
-            self.out.push(statement(sql, loses_data));
+            self.push(statement(sql, loses_data));
         }
         self.describe(old, new);
     }
@@ -292,7 +314,7 @@ impl<'a> Plan<'a> {
                 let sql = format!(
                     "ALTER TABLE {on} ALTER COLUMN {name} TYPE {of} USING {name}::pg_catalog.text::{of}"
                 );
-                self.out.push(statement(sql, true));
+                self.push(statement(sql, true));
             }
         }
         self.late.insert(0, statement(format!("DROP {noun} {}.{aside}", was.schema), false));
