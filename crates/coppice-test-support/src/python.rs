@@ -1,8 +1,11 @@
 //! Servers from the Python packages that `make setup` installs.
 
 use std::net::TcpListener;
+use std::os::linux::net::SocketAddrExt as _;
+use std::os::unix::net::{SocketAddr, UnixListener};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
+use std::sync::Mutex;
 
 use crate::kept::Kept;
 
@@ -20,8 +23,19 @@ pub(crate) fn spawn(name: &str, arguments: &[&str]) -> Kept {
     Kept::start(shell, ("KILL", "".as_ref()), &program, arguments)
 }
 
-/// Ports that nobody listens on.
+/// Ports that nobody listens on, and that no other test is given: whoever is to listen on one
+/// begins later.
 pub(crate) fn free_ports<const COUNT: usize>() -> [u16; COUNT] {
-    let listeners = [(); COUNT].map(|()| TcpListener::bind("127.0.0.1:0").expect("a port"));
-    listeners.map(|listener| listener.local_addr().expect("an address").port())
+    static GIVEN: Mutex<Vec<UnixListener>> = Mutex::new(vec![]);
+    [(); COUNT].map(|()| {
+        loop {
+            let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+            let port = listener.local_addr().expect("an address").port();
+            let name = SocketAddr::from_abstract_name(format!("coppice-test-port-{port}")).expect("a name");
+            if let Ok(held) = UnixListener::bind_addr(&name) {
+                GIVEN.lock().expect("no panic").push(held);
+                return port;
+            }
+        }
+    })
 }
