@@ -13,7 +13,7 @@ use axum::response::{IntoResponse, Response};
 use coppice_core::{Error, ErrorCode, Result};
 use serde_json::{Value, json};
 
-use crate::arrival::{CALLERS, Senders, Unread, no_room};
+use crate::arrival::{Unread, no_room};
 use crate::entry::Entry;
 use crate::error::{ApiError, with_status};
 use crate::json as json_text;
@@ -37,7 +37,6 @@ pub(crate) struct RawBody {
     content_type: Option<String>,
     is_encoded: bool,
     is_in_memory: bool,
-    senders: Senders,
     entry: Entry,
     body: Body,
 }
@@ -54,8 +53,7 @@ impl<S: Send + Sync> FromRequest<S> for RawBody {
             .is_some_and(|name| !name.eq_ignore_ascii_case("identity"));
         let is_in_memory = request.extensions().get::<InMemory>().is_some();
         let (parts, body) = request.into_parts();
-        let entry = Entry::of(&parts.headers, &parts.extensions);
-        Ok(Self { content_type, is_encoded, is_in_memory, senders: Senders::of(&parts), entry, body })
+        Ok(Self { content_type, is_encoded, is_in_memory, entry: Entry::of(&parts), body })
     }
 }
 
@@ -182,11 +180,7 @@ impl RawBody {
             let bytes = to_bytes(self.body, BODY_LIMIT_BYTES).await.map_err(|_| BodyError::Broken)?;
             return Ok(wanted(read(&bytes)?)?);
         }
-        let received = self
-            .entry
-            .await_body(async { Ok::<_, BodyError>(CALLERS.read(self.body, self.senders).await?) })
-            .await?;
-        let (bytes, place) = received.into_parts();
+        let (bytes, place) = self.entry.read::<BodyError>(self.body).await?.into_parts();
         context::hold(place);
         Ok(wanted(read(&bytes)?)?)
     }

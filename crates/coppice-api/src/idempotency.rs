@@ -16,7 +16,6 @@ use coppice_wire::secrets_in;
 use serde_json::Value;
 
 use crate::BODY_LIMIT_BYTES;
-use crate::arrival::{CALLERS, Senders};
 use crate::body::{BodyError, InMemory};
 use crate::client_address::client_address;
 use crate::context;
@@ -80,9 +79,7 @@ pub(crate) async fn idempotent(
         Ok(asked) => asked,
         Err(error) => return error.into_response(),
     };
-    let entry = Entry::of(&parts.headers, &parts.extensions);
-    let read = async { Ok::<_, BodyError>(CALLERS.read(body, Senders::of(&parts)).await?) };
-    let body = match entry.await_body(read).await {
+    let body = match Entry::of(&parts).read::<BodyError>(body).await {
         Ok(body) => body,
         Err(error) => return error.into_response(),
     };

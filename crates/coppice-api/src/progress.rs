@@ -59,8 +59,7 @@ pub(crate) async fn on_behalf(request: Request, next: Next) -> Response {
 
 /// Makes a report when whoever it is for has a turn.
 pub(crate) async fn report<T>(work: impl Future<Output = T>) -> T {
-    let name = Behalf::current().map_or_else(|| "".into(), |behalf| behalf.name());
-    let _turn = REPORTED.take(&name).await;
+    let _turn = REPORTED.take(&Behalf::current_name()).await;
     work.await
 }
 

@@ -59,6 +59,12 @@ impl Behalf {
         CURRENT.try_with(Arc::clone).ok()
     }
 
+    /// Who the current task works for, as far as that is known; empty where that is nobody in particular.
+    #[must_use]
+    pub fn current_name() -> Name {
+        Self::current().map_or_else(|| "".into(), |behalf| behalf.name())
+    }
+
     /// Does work for it.
     pub async fn within<T>(self: Arc<Self>, work: impl Future<Output = T>) -> T {
         CURRENT.scope(self, work).await

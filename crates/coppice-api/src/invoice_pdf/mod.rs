@@ -76,7 +76,7 @@ pub(crate) async fn write_in_turn(invoice: wire::InvoiceDetails) -> Result<Vec<u
         let why = format!("a PDF has at most {LINES_MAX} lines: ask for html or json");
         return Err(Error::invalid_query("format", why));
     }
-    let by = Behalf::current().map_or_else(|| "".into(), |behalf| behalf.name());
+    let by = Behalf::current_name();
     let asked = Asked::enter(&invoice.id, &by)?;
     let turn = WRITTEN.take(&by).await;
     do_holding((asked, turn), move || write(&invoice)).await.map_err(Error::internal)?
