@@ -136,7 +136,7 @@ impl Walk<'_> {
                 FileType::RegularFile => match self.file(from, to, &path) {
                     Ok(false) => {
                         let reason = format!(
-                            "data/{} and others are the same files under other names",
+                            "data/{} and others are the same files under other names: make each a file of its own, or remove it",
                             path.display()
                         );
                         return Err(self.not_copyable(reason));
