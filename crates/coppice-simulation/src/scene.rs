@@ -178,6 +178,11 @@ impl<'a> Scene<'a> {
         self.0.world.lock().withheld = step;
     }
 
+    /// There is no room for volumes any more.
+    pub fn fill(&mut self) {
+        self.0.world.lock().is_full = true;
+    }
+
     /// Goes on for so long with whatever can.
     pub fn pass(&mut self, time: Duration) {
         let end = self.0.now() + time;

@@ -108,6 +108,8 @@ pub(crate) struct State {
     gates: Vec<Gate>,
     /// Steps whose description begins like this don't go on.
     pub(crate) withheld: Option<&'static str>,
+    /// Nothing can be written where volumes are.
+    pub(crate) is_full: bool,
     /// Clients by branch, and by the process that serves them.
     pub(crate) sessions: Vec<(BranchId, ProcessId)>,
     /// Branches whose new clients have to wait.
@@ -148,6 +150,7 @@ impl World {
             machines: (0..machines).map(|_| Machine::default()).collect(),
             gates: vec![],
             withheld: None,
+            is_full: false,
             sessions: vec![],
             held: BTreeSet::new(),
             epochs: BTreeMap::new(),

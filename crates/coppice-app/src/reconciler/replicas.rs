@@ -303,6 +303,8 @@ impl Reconciler {
         // Or a process that gave up waiting for a start would have a server on it.
         match engine.fence(&replica.volume.id, token).await {
             Err(EngineError::NoVolume(_)) => {}
+            // That needs room, which only the end of what nobody has any more makes.
+            Err(EngineError::NoSpace(_)) if work.branch.goal == Goal::Deleted => {}
             fenced => fenced?,
         }
         self.report_replica(work, replica, false, token).await?;

@@ -63,10 +63,14 @@ pub(super) fn check_claim(
     volume: &VolumeId,
     claim: ClaimToken,
 ) -> Result<()> {
+    let is_full = state.is_full;
     let found = state.machines[machine].volumes.get_mut(volume);
     let label = &mut found.ok_or_else(|| EngineError::NoVolume(volume.clone()))?.label;
     if label.claim > claim {
         return Err(EngineError::Fenced(volume.clone()));
+    }
+    if is_full {
+        return Err(EngineError::NoSpace(format!("writing the label of {volume}")));
     }
     label.claim = claim;
     Ok(())

@@ -31,6 +31,20 @@ fn a_branch_is_deleted_when_nothing_is_left_of_it() {
 }
 
 #[test]
+fn a_branch_with_a_replica_makes_room_when_it_is_deleted_and_there_is_none() {
+    let mut metastore = Metastore::start();
+    let mut scene = Scene::begin(&mut metastore);
+    scene.create_branch();
+    scene.until_settled();
+    scene.replicate_branch(1);
+    scene.until_servers_run(2);
+    scene.until_settled();
+    scene.fill();
+    scene.purge_branch();
+    scene.ends_well();
+}
+
+#[test]
 fn a_process_that_stood_still_starts_no_server_on_what_its_branch_was() {
     const COPY: &str = "copying into";
     const START: &str = "starting";
