@@ -43,6 +43,13 @@ impl<'a> Scene<'a> {
         assert!(self.0.ask(action, &[]), "a process can be asked");
     }
 
+    /// Its owner asks for a child of it.
+    pub fn copy_branch(&mut self) {
+        self.0.names += 1;
+        let name = format!("branch-{}", self.0.names);
+        self.ask_of_branch(|parent| Action::Child { parent, name, lasts: None });
+    }
+
     /// Its owner sets a parameter that takes a reload.
     pub fn configure_branch(&mut self) {
         self.ask_of_branch(|branch| Action::Configure(branch, 1, false));

@@ -45,6 +45,51 @@ fn a_branch_with_a_replica_makes_room_when_it_is_deleted_and_there_is_none() {
 }
 
 #[test]
+fn what_a_branch_was_before_is_removed_although_a_process_ends_over_it() {
+    let mut metastore = Metastore::start();
+    let mut scene = Scene::begin(&mut metastore);
+    scene.create_branch();
+    scene.until_settled();
+    scene.create_branch();
+    scene.until_settled();
+    scene.reset_branch();
+    scene.until("copying into");
+    scene.until_settled();
+    scene.purge_branch();
+    scene.until("removing vol_");
+    scene.replace_process(Duration::ZERO);
+    scene.ends_well();
+}
+
+#[test]
+fn a_branch_that_is_deleted_is_there_for_a_child_that_is_still_to_be_made() {
+    const MAKE: &str = "making vol_";
+    let mut metastore = Metastore::start();
+    let mut scene = Scene::begin(&mut metastore);
+    scene.create_branch();
+    scene.until_settled();
+    scene.withhold(Some(MAKE));
+    scene.copy_branch();
+    scene.until(MAKE);
+    scene.purge_branch();
+    scene.pass(Duration::from_secs(1));
+    scene.withhold(None);
+    scene.ends_well();
+}
+
+#[test]
+fn a_parameter_counts_once_the_server_has_it() {
+    let mut metastore = Metastore::start();
+    let mut scene = Scene::begin(&mut metastore);
+    scene.create_branch();
+    scene.until_settled();
+    scene.configure_branch();
+    scene.until("configuring");
+    scene.replace_process(Duration::ZERO);
+    scene.ends_well();
+}
+
+#[test]
 fn a_process_that_stood_still_starts_no_server_on_what_its_branch_was() {
     const COPY: &str = "copying into";
     const START: &str = "starting";

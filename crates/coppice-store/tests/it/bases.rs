@@ -7,7 +7,7 @@ use coppice_core::backup::{DrillReport, DrillResult};
 use coppice_core::lsn::Lsn;
 use coppice_core::organization::Holder;
 use coppice_core::{BranchId, HostId, VolumeId};
-use coppice_store::Room;
+use coppice_store::{BaseRow, Room};
 use sqlx::{Executor as _, PgConnection};
 
 use crate::postgres::Postgres;
@@ -37,6 +37,19 @@ async fn back_up_at(sql: &mut PgConnection, ago: TimeDelta, is_weekly: bool) {
 /// Room for two, one of a holder, beside what is being made.
 fn room(busy: &[&str]) -> Room {
     Room { count: 2, each: 1, busy: busy.iter().copied().map(Holder::from_trusted).collect() }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_base_is_noted_once_however_often_it_is() {
+    let server = Postgres::shared();
+    let (store, mut sql) = with_rows(&server.database().await).await;
+    let (name, volume) = ("one".to_owned(), VolumeId::from_trusted("v"));
+    let base = BaseRow { name, volume, taken_at: Utc::now(), bytes: 1, new_bytes: 1, log_end: None };
+    for _ in 0..2 {
+        store.base_insert(&BranchId::from_trusted("a".repeat(26)), &base, None).await.unwrap();
+    }
+    let noted: i64 = sqlx::query_scalar("select count(*) from bases").fetch_one(&mut sql).await.unwrap();
+    assert_eq!(noted, 1);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -97,6 +97,18 @@ async fn what_comes_back_has_its_parent_and_its_children_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn nobody_gets_to_what_is_in_the_trash() {
+    let server = Postgres::shared();
+    let (store, _) = with_tree(&server).await;
+    let is_found = async || store.branch_find_for_connection(&id('b'), "app").await.unwrap().is_some();
+    assert!(is_found().await);
+    assert!(trash(&store, 'b', DAY).await);
+    assert!(!is_found().await);
+    assert!(undelete(&store, 'b', None).await.unwrap());
+    assert!(is_found().await, "it is back");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn the_name_of_what_is_in_the_trash_is_free_and_may_be_taken_when_it_comes_back() {
     let server = Postgres::shared();
     let (store, mut sql) = with_tree(&server).await;
