@@ -168,6 +168,7 @@ impl Reconciler {
             return Err(StepError::NotYet("no tombstone names its volume"));
         }
         self.inner.engine.remove_volume(volume).await?;
+        tracing::info!(%volume, "volume {volume} is removed");
         failpoint!("reconciler.volume_removed");
         Ok(())
     }
