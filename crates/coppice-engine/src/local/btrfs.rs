@@ -11,10 +11,11 @@ use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use rustix::ioctl::{Getter, Opcode, Setter, Updater, ioctl, opcode};
+use rustix::ioctl::{Getter, NoArg, Opcode, Setter, Updater, ioctl, opcode};
 
 const BTRFS_IOCTL_MAGIC: u8 = 0x94;
 const RESIZE: Opcode = opcode::write::<VolArgs>(BTRFS_IOCTL_MAGIC, 3);
+const SYNC: Opcode = opcode::none(BTRFS_IOCTL_MAGIC, 8);
 const SNAP_CREATE_V2: Opcode = opcode::write::<VolArgsV2>(BTRFS_IOCTL_MAGIC, 23);
 const SUBVOL_CREATE_V2: Opcode = opcode::write::<VolArgsV2>(BTRFS_IOCTL_MAGIC, 24);
 const GET_SUBVOL_INFO: Opcode = opcode::read::<SubvolInfo>(BTRFS_IOCTL_MAGIC, 60);
@@ -102,6 +103,16 @@ pub(super) fn snapshot(source: &Path, path: &Path) -> io::Result<()> {
     // SAFETY: the request takes a btrfs_ioctl_vol_args_v2 and only reads it;
     // `source` stays open until it returns.
     unsafe { ioctl(&parent, Setter::<SNAP_CREATE_V2, VolArgsV2>::new(args)) }?;
+    Ok(())
+}
+
+/// Commits what is pending on a file system, and lets the kernel look for subvolumes that
+/// were deleted. Their blocks are free at the next commit after that look; by itself it
+/// does both twice a minute. syncfs(2) only commits, which puts the look off.
+pub(super) fn commit(path: &Path) -> io::Result<()> {
+    let root = File::open(path)?;
+    // SAFETY: the request takes no argument.
+    unsafe { ioctl(&root, NoArg::<SYNC>::new()) }?;
     Ok(())
 }
 

@@ -155,6 +155,30 @@ fn a_pool_that_is_short_of_room_grows() {
 }
 
 #[test]
+fn what_was_deleted_is_room_soon_where_the_pool_can_not_grow() {
+    if !is_root() {
+        return;
+    }
+    let mut storage = Storage::pool();
+    let volumes = storage.open();
+    let volume = new_volume(&storage, &volumes);
+    fs::write(data_of(&volumes, &volume).join("large"), vec![1; 64 * MIB as usize]).unwrap();
+    run(Command::new("sync").arg("--file-system").arg(storage.layout().pool()));
+    storage.options.pool_step_bytes = 800 * MIB;
+    storage.options.host_reserve_bytes = u64::MAX;
+    let volumes = storage.open();
+    let before = volumes.usage().unwrap().free_bytes;
+    volumes.remove(&volume).unwrap();
+    // By itself the kernel takes half a minute and more.
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while volumes.usage().unwrap().free_bytes < before + 60 * MIB {
+        assert!(Instant::now() < deadline, "{} bytes are free", volumes.usage().unwrap().free_bytes);
+        volumes.maintain().unwrap();
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+#[test]
 fn growth_that_was_interrupted_is_finished() {
     if !is_root() {
         return;

@@ -83,7 +83,8 @@ impl Pool {
     }
 
     /// Grows the pool by a step when less than half a step is free in it and
-    /// the host keeps its reserve.
+    /// the host keeps its reserve. Where it would not, what was deleted in it is
+    /// room by the next call but one.
     ///
     /// # Errors
     /// When growing fails; the next call tries again.
@@ -100,7 +101,7 @@ impl Pool {
         let host = self.image.parent().unwrap_or(Path::new("."));
         if image::free_bytes(host)? < self.step_bytes.saturating_add(self.host_reserve_bytes) {
             tracing::warn!("the pool is short of space, and the host has none to give beyond its reserve");
-            return Ok(());
+            return btrfs::commit(&self.mount_point).map_err(EngineError::io("freeing what was deleted"));
         }
         let length =
             image.metadata().map_err(EngineError::io("reading the pool's image"))?.len() + self.step_bytes;
