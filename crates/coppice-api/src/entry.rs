@@ -12,7 +12,7 @@ use crate::progress::of_proof;
 use crate::proof::Proof;
 use crate::rates::Rates;
 
-/// What lets a request in once more whose body has arrived.
+/// What reads the body of a request, and lets it in once more when that has arrived.
 #[derive(Debug)]
 pub(crate) struct Entry {
     senders: Senders,

@@ -35,6 +35,19 @@ impl<'a> Scene<'a> {
         scene
     }
 
+    /// A platform on which so many branches are up.
+    ///
+    /// # Panics
+    /// When the metastore fails, or they do not come up.
+    pub fn with_branches(metastore: &'a mut Metastore, count: u32) -> Self {
+        let mut scene = Self::begin(metastore);
+        for _ in 0..count {
+            scene.create_branch();
+            scene.until_settled();
+        }
+        scene
+    }
+
     /// Somebody asks for a branch.
     pub fn create_branch(&mut self) {
         self.0.names += 1;
@@ -185,7 +198,7 @@ impl<'a> Scene<'a> {
         self.0.world.lock().withheld = step;
     }
 
-    /// There is no room for volumes any more.
+    /// There is no room for the labels of volumes any more.
     pub fn fill(&mut self) {
         self.0.world.lock().is_full = true;
     }

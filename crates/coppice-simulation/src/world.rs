@@ -108,7 +108,7 @@ pub(crate) struct State {
     gates: Vec<Gate>,
     /// Steps whose description begins like this don't go on.
     pub(crate) withheld: Option<&'static str>,
-    /// Nothing can be written where volumes are.
+    /// There is no room to write the label of a volume.
     pub(crate) is_full: bool,
     /// Clients by branch, and by the process that serves them.
     pub(crate) sessions: Vec<(BranchId, ProcessId)>,

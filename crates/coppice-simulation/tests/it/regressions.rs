@@ -20,9 +20,7 @@ fn a_server_that_hangs_before_its_first_start_is_started_anew() {
 #[test]
 fn a_server_that_answers_others_again_is_well() {
     let mut metastore = Metastore::start();
-    let mut scene = Scene::begin(&mut metastore);
-    scene.create_branch();
-    scene.until_settled();
+    let mut scene = Scene::with_branches(&mut metastore, 1);
     scene.refuse_at_servers(Duration::from_secs(10));
     scene.until("asking");
     scene.ends_well();
@@ -31,9 +29,7 @@ fn a_server_that_answers_others_again_is_well() {
 #[test]
 fn nothing_is_left_to_tell_a_server_that_was_put_to_sleep_meanwhile() {
     let mut metastore = Metastore::start();
-    let mut scene = Scene::begin(&mut metastore);
-    scene.create_branch();
-    scene.until_settled();
+    let mut scene = Scene::with_branches(&mut metastore, 1);
     scene.hang_servers();
     scene.configure_branch();
     scene.until("configuring");
@@ -44,9 +40,7 @@ fn nothing_is_left_to_tell_a_server_that_was_put_to_sleep_meanwhile() {
 #[test]
 fn what_a_dead_process_says_late_changes_nothing_that_its_successor_did() {
     let mut metastore = Metastore::start();
-    let mut scene = Scene::begin(&mut metastore);
-    scene.create_branch();
-    scene.until_settled();
+    let mut scene = Scene::with_branches(&mut metastore, 1);
     scene.hibernate_branch();
     scene.until("proving that");
     scene.until_statement(REPORT);
@@ -63,9 +57,7 @@ fn a_branch_sleeps_wakes_and_is_deleted_while_a_replica_of_it_is_copied() {
     const COPY: &str = "copying into";
     let mut metastore = Metastore::start();
     for is_deleted in [false, true] {
-        let mut scene = Scene::begin(&mut metastore);
-        scene.create_branch();
-        scene.until_settled();
+        let mut scene = Scene::with_branches(&mut metastore, 1);
         scene.withhold(Some(COPY));
         scene.replicate_branch(2);
         scene.until(COPY);
@@ -87,11 +79,7 @@ fn a_branch_that_is_deleted_while_its_replacement_comes_up_is_in_the_trash() {
     let mut metastore = Metastore::start();
     // Before its server is started, and when its first start is all but done; and with a process that dies.
     for (step, dies) in [("starting", false), ("detaching", false), ("detaching", true)] {
-        let mut scene = Scene::begin(&mut metastore);
-        scene.create_branch();
-        scene.until_settled();
-        scene.create_branch();
-        scene.until_settled();
+        let mut scene = Scene::with_branches(&mut metastore, 2);
         scene.reset_branch();
         scene.until_primary(step);
         scene.withhold(Some(step));

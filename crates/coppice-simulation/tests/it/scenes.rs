@@ -8,9 +8,7 @@ use coppice_simulation::{Metastore, Scene};
 fn a_password_counts_once_the_server_has_it() {
     let mut metastore = Metastore::start();
     for step in ["giving another password to", "hearing that"] {
-        let mut scene = Scene::begin(&mut metastore);
-        scene.create_branch();
-        scene.until_settled();
+        let mut scene = Scene::with_branches(&mut metastore, 1);
         scene.rotate_branch();
         scene.until(step);
         scene.replace_process(Duration::ZERO);
@@ -21,9 +19,7 @@ fn a_password_counts_once_the_server_has_it() {
 #[test]
 fn a_branch_is_deleted_when_nothing_is_left_of_it() {
     let mut metastore = Metastore::start();
-    let mut scene = Scene::begin(&mut metastore);
-    scene.create_branch();
-    scene.until_settled();
+    let mut scene = Scene::with_branches(&mut metastore, 1);
     scene.purge_branch();
     scene.until_primary("removing");
     scene.replace_process(Duration::ZERO);
@@ -33,9 +29,7 @@ fn a_branch_is_deleted_when_nothing_is_left_of_it() {
 #[test]
 fn a_branch_with_a_replica_makes_room_when_it_is_deleted_and_there_is_none() {
     let mut metastore = Metastore::start();
-    let mut scene = Scene::begin(&mut metastore);
-    scene.create_branch();
-    scene.until_settled();
+    let mut scene = Scene::with_branches(&mut metastore, 1);
     scene.replicate_branch(1);
     scene.until_servers_run(2);
     scene.until_settled();
@@ -47,11 +41,7 @@ fn a_branch_with_a_replica_makes_room_when_it_is_deleted_and_there_is_none() {
 #[test]
 fn what_a_branch_was_before_is_removed_although_a_process_ends_over_it() {
     let mut metastore = Metastore::start();
-    let mut scene = Scene::begin(&mut metastore);
-    scene.create_branch();
-    scene.until_settled();
-    scene.create_branch();
-    scene.until_settled();
+    let mut scene = Scene::with_branches(&mut metastore, 2);
     scene.reset_branch();
     scene.until("copying into");
     scene.until_settled();
@@ -65,9 +55,7 @@ fn what_a_branch_was_before_is_removed_although_a_process_ends_over_it() {
 fn a_branch_that_is_deleted_is_there_for_a_child_that_is_still_to_be_made() {
     const MAKE: &str = "making vol_";
     let mut metastore = Metastore::start();
-    let mut scene = Scene::begin(&mut metastore);
-    scene.create_branch();
-    scene.until_settled();
+    let mut scene = Scene::with_branches(&mut metastore, 1);
     scene.withhold(Some(MAKE));
     scene.copy_branch();
     scene.until(MAKE);
@@ -80,9 +68,7 @@ fn a_branch_that_is_deleted_is_there_for_a_child_that_is_still_to_be_made() {
 #[test]
 fn a_parameter_counts_once_the_server_has_it() {
     let mut metastore = Metastore::start();
-    let mut scene = Scene::begin(&mut metastore);
-    scene.create_branch();
-    scene.until_settled();
+    let mut scene = Scene::with_branches(&mut metastore, 1);
     scene.configure_branch();
     scene.until("configuring");
     scene.replace_process(Duration::ZERO);
@@ -94,11 +80,7 @@ fn a_process_that_stood_still_starts_no_server_on_what_its_branch_was() {
     const COPY: &str = "copying into";
     const START: &str = "starting";
     let mut metastore = Metastore::start();
-    let mut scene = Scene::begin(&mut metastore);
-    scene.create_branch();
-    scene.until_settled();
-    scene.create_branch();
-    scene.until_settled();
+    let mut scene = Scene::with_branches(&mut metastore, 2);
     scene.withhold(Some(COPY));
     scene.reset_branch();
     scene.until(COPY);
@@ -117,9 +99,7 @@ fn a_process_that_stood_still_starts_no_server_on_what_its_branch_was() {
 #[test]
 fn a_process_that_stood_still_starts_no_replica_on_what_is_removed() {
     let mut metastore = Metastore::start();
-    let mut scene = Scene::begin(&mut metastore);
-    scene.create_branch();
-    scene.until_settled();
+    let mut scene = Scene::with_branches(&mut metastore, 1);
     scene.replicate_branch(1);
     scene.until_servers_run(2);
     scene.until_settled();
@@ -135,9 +115,7 @@ fn a_process_that_stood_still_starts_no_replica_on_what_is_removed() {
 #[test]
 fn a_replica_that_ends_again_and_again_is_started_later_each_time() {
     let mut metastore = Metastore::start();
-    let mut scene = Scene::begin(&mut metastore);
-    scene.create_branch();
-    scene.until_settled();
+    let mut scene = Scene::with_branches(&mut metastore, 1);
     scene.replicate_branch(1);
     scene.until_settled();
     for _ in 0..12 {

@@ -87,7 +87,7 @@ impl Pool {
     /// room by the next call but one.
     ///
     /// # Errors
-    /// When growing fails; the next call tries again.
+    /// When growing or committing fails; the next call tries again.
     pub(in crate::local) fn maintain(&self) -> Result<()> {
         let _lock = ImageLock::take(&self.image)?;
         let image = self.open_image()?;
