@@ -3,7 +3,7 @@
 use bytes::{Buf as _, Bytes};
 
 use crate::frame::Frame;
-use crate::startup::CancelKey;
+use crate::startup::{CANCEL_KEY_LENGTH_MAX, CancelKey};
 use crate::{WireError, take_cstr};
 
 /// What a server asks of, or tells, a client that signs in.
@@ -48,13 +48,18 @@ impl Authentication {
     }
 }
 
-/// Reads the body of BackendKeyData.
+/// Reads the body of BackendKeyData (PostgreSQL manual, "Message Formats"). What it returns keeps
+/// nothing of `body` in memory.
 ///
 /// # Errors
-/// When it is cut short.
+/// When it is cut short, or its secret is longer than the protocol allows.
 pub fn backend_key_data(mut body: Bytes) -> Result<CancelKey, WireError> {
-    let process_id = body.try_get_u32().map_err(|_| WireError::Malformed("backend key data"))?;
-    Ok(CancelKey { process_id, secret: body })
+    let malformed = WireError::Malformed("backend key data");
+    let process_id = body.try_get_u32().map_err(|_| malformed)?;
+    if !(1..=CANCEL_KEY_LENGTH_MAX).contains(&body.len()) {
+        return Err(malformed);
+    }
+    Ok(CancelKey { process_id, secret: Bytes::copy_from_slice(&body) })
 }
 
 /// A client's answer to AuthenticationSASL.
@@ -120,6 +125,17 @@ mod tests {
         let key = CancelKey { process_id: 5, secret: Bytes::from_static(b"1234") };
         let message = frame(|buffer| encode::backend_key_data(buffer, &key));
         assert_eq!(backend_key_data(message.body), Ok(key));
+    }
+
+    #[test]
+    fn a_key_that_cancels_is_no_longer_than_the_protocol_allows_and_keeps_nothing_else_in_memory() {
+        let body = |length| Bytes::from([&5_u32.to_be_bytes()[..], &vec![7; length]].concat());
+        for (length, is_fine) in [(0, false), (4, true), (256, true), (257, false), (1 << 20, false)] {
+            assert_eq!(backend_key_data(body(length)).is_ok(), is_fine, "{length}");
+        }
+        let sent = body(4);
+        let key = backend_key_data(sent.clone()).unwrap();
+        assert!(sent.is_unique(), "{key:?}");
     }
 
     proptest! {

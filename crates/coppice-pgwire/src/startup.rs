@@ -11,7 +11,7 @@ pub const STARTUP_LENGTH_MAX: usize = 10_000;
 /// cancel keys; nothing else changed since 3.0.
 pub const MINOR_VERSION_LATEST: u16 = 2;
 
-const CANCEL_KEY_LENGTH_MAX: usize = 256;
+pub(crate) const CANCEL_KEY_LENGTH_MAX: usize = 256;
 const WHAT: &str = "startup packet";
 /// Major versions from here up are no versions but requests.
 const REQUEST_MAJOR: u16 = 1234;
