@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::parameter::CONNECTIONS_MAX;
+
 /// A size; what it costs, a price list says.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct InstanceType {
@@ -54,7 +56,7 @@ impl InstanceType {
     pub fn settings(&self, major: u32) -> Vec<(&'static str, String)> {
         let ram_mb = u64::from(self.ram_gib) * 1024;
         let mut settings = vec![
-            ("max_connections", (self.ram_gib * 100).clamp(100, 5000).to_string()),
+            ("max_connections", (self.ram_gib * 100).clamp(100, CONNECTIONS_MAX).to_string()),
             ("shared_buffers", format!("{}MB", ram_mb / 4)),
             ("effective_cache_size", format!("{}MB", ram_mb * 3 / 4)),
             ("maintenance_work_mem", format!("{}MB", (ram_mb / 16).clamp(64, 2048))),

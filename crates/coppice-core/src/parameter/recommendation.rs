@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::value::{GIB, KIB, MIB, bytes, in_bytes, in_time, millis};
-use super::{Parameter, ParameterKind};
+use super::{CONNECTIONS_MAX, Parameter, ParameterKind};
 
 /// Fewer accesses than this say nothing about a cache.
 const ACCESSES_MIN: u64 = 1_000_000;
@@ -134,7 +134,7 @@ pub(super) fn recommend(name: &str, settings: &Settings, observed: Option<&Obser
 fn max_connections(settings: &Settings, seen: &Observed) -> Option<String> {
     let most = settings.whole("max_connections")?;
     let peak = seen.connections_peak;
-    let wanted = (peak * 3 / 2).next_multiple_of(50).min(5000);
+    let wanted = (peak * 3 / 2).next_multiple_of(50).min(CONNECTIONS_MAX.into());
     (peak * 5 >= most * 4 && wanted > most)
         .then(|| format!("{wanted}: {peak} of {most} possible sessions were open at once"))
 }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
+use coppice_core::parameter::CONNECTIONS_MAX;
 use coppice_engine::BoxedServerStream;
 use coppice_pgwire::frame::Frame;
 use coppice_pgwire::scram::Verifier;
@@ -16,6 +17,7 @@ use tokio::time::{Instant, timeout};
 use crate::connection::Connection;
 use crate::keys::Cancellable;
 use crate::pool::places::{Place, Seat};
+use crate::pool::pools::Unused;
 use crate::pool::prepared::Prepared;
 use crate::pool::settings::{Chance, Left, Parameter, Settings, Used, is_answered};
 use crate::refusal::{End, Refusal};
@@ -29,9 +31,9 @@ const MESSAGE_LENGTH_MAX: usize = 1 << 20;
 /// Counted for each row beside its bytes.
 const ROW_BYTES: usize = 64;
 /// Parameters that are kept of what a server reports, and their bytes; there are
-/// some fifteen, of which few can be long.
+/// some fifteen, of which few can be long. They are kept for each session and each client.
 const REPORTED_MAX: usize = 64;
-const REPORTED_BYTES_MAX: usize = 256 << 10;
+const REPORTED_BYTES_MAX: usize = 32 << 10;
 /// A session that is older ends when it is given back, so that nothing of it
 /// stays for ever.
 const LIFETIME: Duration = Duration::from_secs(60 * 60);
@@ -73,6 +75,8 @@ pub(crate) struct Backend {
     began: Instant,
     /// Since when nobody uses it, when nobody does.
     pub(crate) idle_since: Instant,
+    /// Counts it among those that nobody uses.
+    pub(crate) unused: Option<Unused>,
 }
 
 /// What a server said to a question of the gateway.
@@ -144,6 +148,7 @@ impl Backend {
             began_as,
             began: Instant::now(),
             idle_since: Instant::now(),
+            unused: None,
         }
     }
 
@@ -202,12 +207,12 @@ impl Backend {
         Ok((Left::read(rows, said.is_cut), said.notified))
     }
 
-    /// How many sessions the server has for clients.
+    /// How many sessions the server has for clients, as it says itself.
     pub(crate) async fn sessions_max(&mut self) -> Result<Option<usize>, End> {
         let said = self.ask("SHOW max_connections").await?;
         let row = said.rows.first().map(|row| session::data_row(&row.body)).transpose()?;
         let text = row.and_then(|row| std::str::from_utf8(row.first()?).ok()?.parse().ok());
-        Ok(text)
+        Ok(text.map(|sessions_max: usize| sessions_max.min(CONNECTIONS_MAX as usize)))
     }
 
     /// Runs SQL of the gateway.

@@ -173,7 +173,10 @@ impl Gateway {
         let deadline = Instant::now() + self.config.queue_timeout;
         for _ in 0..LENDS_MAX {
             let mut backend = match queue(client, member, deadline).await? {
-                Grant::Seat(backend) => backend,
+                Grant::Seat(mut backend) => {
+                    backend.unused = None;
+                    backend
+                }
                 Grant::Place(place) => {
                     member.visit.deadline = Instant::now() + self.config.startup_timeout;
                     let found = match found.take() {

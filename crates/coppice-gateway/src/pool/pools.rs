@@ -19,6 +19,11 @@ const CAPACITY_AT_FIRST: usize = 4;
 /// The part of a server's sessions that a pool takes; the others are for
 /// connections that are not pooled.
 const SHARE: usize = 2;
+/// Sessions that nobody uses and that are kept for the next client, of all branches together: there
+/// are as many descriptors, and no limit of clients counts them. Each branch may keep some of its own
+/// whatever the others have.
+const UNUSED_MAX: usize = 2048;
+const OWN_UNUSED: usize = 50;
 /// How often it is looked for sessions that nobody uses any more.
 const LOOKS_PER_TIMEOUT: u32 = 4;
 
@@ -28,6 +33,7 @@ pub(crate) struct Pools {
     by_branch: Mutex<HashMap<BranchId, Weak<Pool>>>,
     /// Bytes that all clients have us keep.
     kept: Arc<AtomicUsize>,
+    unused: Arc<AtomicUsize>,
 }
 
 /// What the clients of one branch share.
@@ -35,7 +41,27 @@ pub(crate) struct Pool {
     pub(crate) places: Arc<Places<Backend>>,
     pub(crate) keys: Shared<PoolKey>,
     pub(crate) library: Library,
+    /// How many sessions nobody uses, of all branches.
+    unused: Arc<AtomicUsize>,
     is_watched: AtomicBool,
+}
+
+/// A session that nobody uses, counted for as long as this lives.
+pub(crate) struct Unused(Arc<AtomicUsize>);
+
+impl Unused {
+    /// Counts one more of a branch that has `own`; none where there are too many.
+    fn among(all: &Arc<AtomicUsize>, own: usize) -> Option<Self> {
+        let unused = Self(all.clone());
+        let others = all.fetch_add(1, Ordering::Relaxed);
+        (own < OWN_UNUSED || others < UNUSED_MAX).then_some(unused)
+    }
+}
+
+impl Drop for Unused {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 impl Pools {
@@ -50,6 +76,7 @@ impl Pools {
             places: Places::new(CAPACITY_AT_FIRST),
             keys: Shared::default(),
             library: Library::new(Room::beside(&self.kept)),
+            unused: self.unused.clone(),
             is_watched: AtomicBool::new(false),
         });
         pools.insert(branch.clone(), Arc::downgrade(&pool));
@@ -66,6 +93,10 @@ impl Pool {
     /// Takes a session back, which ends when nobody uses it for so long.
     pub(crate) fn give_back(self: &Arc<Self>, mut backend: Backend, idle_timeout: Duration) {
         if !backend.is_fit() {
+            return;
+        }
+        backend.unused = Unused::among(&self.unused, self.places.idle());
+        if backend.unused.is_none() {
             return;
         }
         backend.idle_since = Instant::now();
@@ -93,5 +124,21 @@ impl Pool {
                 return;
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_branch_keeps_so_many_unused_sessions_and_leaves_some_to_each_of_the_others() {
+        let all = Arc::default();
+        let of_one: Vec<_> = (0..UNUSED_MAX * 2).map_while(|own| Unused::among(&all, own)).collect();
+        assert_eq!(of_one.len(), UNUSED_MAX);
+        let of_another: Vec<_> = (0..UNUSED_MAX).map_while(|own| Unused::among(&all, own)).collect();
+        assert_eq!(of_another.len(), OWN_UNUSED);
+        drop((of_one, of_another));
+        assert_eq!(all.load(Ordering::Relaxed), 0, "also what was refused");
     }
 }

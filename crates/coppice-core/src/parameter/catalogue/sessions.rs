@@ -1,6 +1,6 @@
 //! Sessions, and how long they may wait.
 
-use super::{ANY_TIMEOUT, CLIENT, CONNECTION, LOCKS, parameter};
+use super::{ANY_TIMEOUT, CLIENT, CONNECTION, CONNECTIONS_MAX, LOCKS, parameter};
 use crate::parameter::Parameter;
 use crate::parameter::ParameterKind::{Duration, Integer};
 use crate::parameter::Section::Connections;
@@ -10,7 +10,7 @@ pub(super) const SESSIONS: &[Parameter] = &[
     parameter(
         Connections,
         "max_connections",
-        Integer(1, 5000),
+        Integer(1, CONNECTIONS_MAX as i64),
         "100",
         CONNECTION,
         "How many sessions can be open at once; up to three of them stay free for the platform. Each costs memory, \
