@@ -36,6 +36,24 @@ pub struct Route {
     pub kept: KeptRole,
 }
 
+#[cfg(test)]
+impl Route {
+    /// That of a branch that is ready.
+    pub(crate) fn ready(branch: &BranchId) -> Self {
+        Self {
+            instance: InstanceId::primary(branch),
+            replicas: vec![],
+            replicas_wanted: 0,
+            root: branch.clone(),
+            state: BranchState::Ready,
+            message: String::new(),
+            ip_filtering: IpFiltering::default(),
+            used_up: None,
+            kept: KeptRole::Unknown,
+        }
+    }
+}
+
 /// The role that a session is of, where that is not the one its client signs in as.
 pub struct ActingAs {
     /// Its name.

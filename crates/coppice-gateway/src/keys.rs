@@ -81,25 +81,13 @@ impl Drop for KnownKey {
 
 #[cfg(test)]
 mod tests {
-    use coppice_core::branch::BranchState;
-    use coppice_core::{BranchId, InstanceId};
-    use coppice_engine::KeptRole;
+    use coppice_core::BranchId;
 
     use super::*;
 
     fn target(number: u8) -> Arc<Target> {
         let branch = BranchId::generate();
-        let route = Route {
-            instance: InstanceId::primary(&branch),
-            replicas: vec![],
-            replicas_wanted: 0,
-            root: branch,
-            state: BranchState::Ready,
-            message: String::new(),
-            ip_filtering: Default::default(),
-            used_up: None,
-            kept: KeptRole::Unknown,
-        };
+        let route = Route::ready(&branch);
         let key = CancelKey { process_id: 71, secret: vec![number; 4].into() };
         Arc::new(Target::new(Some(Arc::new(Cancellable { route, key }))))
     }

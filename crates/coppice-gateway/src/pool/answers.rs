@@ -41,11 +41,16 @@ impl Exchange<'_> {
     fn take_answers(&mut self, received: &mut BytesMut) -> Result<(), Broken> {
         // Up to here it all goes on to the client.
         let mut end = 0;
+        self.state.is_behind = false;
         loop {
             let passing = self.state.passing_down.min(received.len() - end);
             self.state.passing_down -= passing;
             end += passing;
             let Some(header) = Header::decode(&received[end..])? else { break };
+            if self.state.is_spent() {
+                self.state.is_behind = true;
+                break;
+            }
             let is_of_shape = matches!(header.tag, b't' | b'T' | b'n') && self.state.pending.is_shape_due();
             if is_of_shape && header.length() > SHAPE_LENGTH_MAX {
                 return Err(WireError::Malformed("description").into());
@@ -82,6 +87,12 @@ impl Exchange<'_> {
     /// Takes a message, of which the body is there if something has to be known
     /// of it.
     fn take_answer(&mut self, tag: u8, body: &[u8]) -> Result<Taken, Broken> {
+        match tag {
+            b'D' | b'd' => {}
+            // All that is waited for is gone through.
+            b'G' => self.state.work(self.state.pending.work_of_copy()),
+            _ => self.state.worked_on(body.len()),
+        }
         let answer = self.state.pending.answered(tag)?;
         if let Some(watch) = answer.watch {
             let tag = session::text(body);

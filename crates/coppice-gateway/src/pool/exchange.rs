@@ -30,6 +30,11 @@ pub(crate) const HELD_MAX: usize = 64 << 10;
 /// Room for what a client sends, and for what a server does.
 const CLIENT_ROOM: usize = 8 << 10;
 const SERVER_ROOM: usize = 32 << 10;
+/// Work of one turn, after which the other sessions of the thread have theirs: each message that
+/// has to be understood is some.
+const TURN: usize = 256;
+/// Bytes of such a message that are as much work as the rest of it.
+const BYTES_OF_WORK: usize = 64;
 
 /// Why an exchange can't go on.
 #[derive(Debug)]
@@ -104,18 +109,41 @@ pub(crate) struct State {
     pub(crate) surroundings: Option<Surroundings>,
     /// Whether the client has got all that was written to it.
     is_flushed: bool,
+    /// Work that is left of this turn.
+    turn: usize,
+    /// Whether messages of the server are left for the next one.
+    pub(crate) is_behind: bool,
+}
+
+impl State {
+    /// Notes that so much work was done.
+    pub(crate) fn work(&mut self, work: usize) {
+        self.turn = self.turn.saturating_sub(work);
+    }
+
+    /// Notes that a message was taken of which so many bytes were looked at.
+    pub(crate) fn worked_on(&mut self, bytes: usize) {
+        self.work(1 + bytes / BYTES_OF_WORK);
+    }
+
+    /// Whether the others have their turn before anything else is understood.
+    pub(crate) fn is_spent(&self) -> bool {
+        self.turn == 0
+    }
 }
 
 impl Exchange<'_> {
     /// Goes on until the session is between two transactions, or the client has
     /// left. What the client has not read by then is still in its connection.
     pub(crate) async fn run(mut self) -> Result<Outcome, Broken> {
+        self.state.turn = TURN;
         // Notifications may have come with the answer to a question of the gateway.
         self.take_from_server()?;
         std::future::poll_fn(|context| self.poll(context)).await
     }
 
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<Outcome, Broken>> {
+        self.state.turn = TURN;
         loop {
             let takes = self.take_from_client()?;
             let sends = self.poll_send(context);
@@ -125,6 +153,10 @@ impl Exchange<'_> {
                 return Poll::Ready(Ok(outcome));
             }
             if !(self.poll_client(context)? || takes || sends || hears || answers) {
+                return Poll::Pending;
+            }
+            if self.state.is_spent() {
+                context.waker().wake_by_ref();
                 return Poll::Pending;
             }
         }
@@ -204,6 +236,10 @@ impl Exchange<'_> {
         if self.is_unread() {
             return Ok(false);
         }
+        if self.state.is_behind {
+            self.take_from_server()?;
+            return Ok(true);
+        }
         let Connection { stream, received, .. } = &mut self.server.stream;
         match poll_read(stream, received, SERVER_ROOM, context) {
             Poll::Pending => Ok(false),
@@ -252,3 +288,7 @@ fn poll_read(
     }
     pin!(stream.read_buf(buffer)).poll(context)
 }
+
+#[cfg(test)]
+#[path = "exchange_tests.rs"]
+mod tests;

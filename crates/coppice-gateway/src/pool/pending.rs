@@ -16,6 +16,8 @@ use crate::pool::watch::Watch;
 /// bytes that are kept of them.
 const LENGTH_MAX: usize = 8192;
 const BYTES_MAX: usize = 256 << 10;
+/// To go through so many of them is as much work as another message.
+const MESSAGES_OF_WORK: usize = 16;
 
 /// A message that was sent, by what answers it.
 #[derive(Debug)]
@@ -188,7 +190,7 @@ impl Pending {
     /// Whether the server takes what the client copies in, and was not sent the end of that.
     fn is_copying(&self) -> bool {
         let ends = self.queue.iter().skip(1).take_while(|expected| matches!(expected, Expected::CopyEnd));
-        self.copies > ends.count()
+        self.copies > ends.take(self.copies).count()
     }
 
     /// Notes a message that the server is sent.
@@ -255,6 +257,8 @@ impl Pending {
                 self.swallowed = 0;
                 false
             }
+            // Before it asks for more, it has had the end of what it asked for.
+            (b'G', _) if self.is_copying() => return Err(CONFUSED),
             (b'G', Some(Expected::Execute(_) | Expected::Query(_))) => {
                 self.begin_copy();
                 false
@@ -281,6 +285,11 @@ impl Pending {
             self.copies = 0;
         }
         Ok(answer)
+    }
+
+    /// How much work it is to note that the server asks for what its client copies in.
+    pub(crate) fn work_of_copy(&self) -> usize {
+        1 + self.queue.len() / MESSAGES_OF_WORK
     }
 
     /// A server that copies in ignores the Syncs that it was sent before the end of that.

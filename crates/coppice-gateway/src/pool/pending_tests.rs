@@ -16,6 +16,18 @@ fn ours(pending: &mut Pending, tags: &[u8]) -> Vec<bool> {
 }
 
 #[test]
+fn a_server_that_asks_for_more_before_the_end_of_what_it_asked_for_is_none() {
+    for first in [execute(), Expected::Query(Watch::Tag)] {
+        let mut pending = pending(vec![first]);
+        pending.answered(b'G').expect("in order");
+        assert!(pending.answered(b'G').is_err(), "nothing was copied in");
+        pending.sent(Expected::CopyEnd);
+        pending.answered(b'G').expect("of the next statement");
+        assert!(pending.answered(b'G').is_err(), "nothing was copied in for that");
+    }
+}
+
+#[test]
 fn a_batch_is_over_with_its_ready_for_query() {
     let mut pending = pending(vec![
         Expected::ParseUnnamed(Former::default()),

@@ -43,7 +43,7 @@ impl Exchange<'_> {
 
     fn take_messages(&mut self, received: &mut BytesMut) -> Result<bool, Broken> {
         let mut takes = false;
-        while !self.is_full() && !self.state.has_quit && !received.is_empty() {
+        while !(self.is_full() || self.state.is_spent() || self.state.has_quit || received.is_empty()) {
             if self.state.passing_up > 0 {
                 let length = self.state.passing_up.min(received.len());
                 if !self.state.is_dropping {
@@ -112,7 +112,7 @@ impl Exchange<'_> {
             },
             _ => return Ok(true),
         };
-        let Some(Known { statement, shape }) = self.statement(name)? else { return Ok(true) };
+        let Some(Known { statement, shape, .. }) = self.statement(name)? else { return Ok(true) };
         let is_new = match self.server.prepared.find(&statement.content) {
             None => true,
             Some(OnServer { shape: Some(on_server), .. })
@@ -134,6 +134,9 @@ impl Exchange<'_> {
     fn take(&mut self, message: Message<'_>) -> Result<usize, Broken> {
         let Message { header, body } = message;
         let is_complete = body.len() == header.body_length;
+        if header.tag != b'd' {
+            self.state.worked_on(body.len());
+        }
         self.state.is_dropping = self.state.pending.is_skipping && !matches!(header.tag, b'S' | b'X');
         if self.state.is_dropping {
             return Ok(0);
@@ -207,7 +210,7 @@ impl Exchange<'_> {
             self.write_parse(&taken, &statement);
             return Ok(body.len());
         }
-        let known = Known { statement: statement.clone(), shape: None };
+        let known = Known { statement: statement.clone(), shape: None, is_learnt: false };
         self.statements.insert(&name, known, &self.library.room).map_err(Broken::Refused)?;
         self.make(&statement, Some(name.clone()), Some(name));
         Ok(body.len())
@@ -286,8 +289,11 @@ impl Exchange<'_> {
 
     /// What the server has of what the client has under this name.
     fn refer(&mut self, name: &[u8]) -> Result<Referred, Broken> {
-        if let Some(Known { statement, shape }) = self.statement(name)? {
-            self.settings.learn(&statement.made_up);
+        if let Some(Known { statement, shape, is_learnt }) = self.statement(name)? {
+            if !is_learnt {
+                self.settings.learn(&statement.made_up);
+                self.statements.note_learnt(name);
+            }
             let found = self.server.prepared.find(&statement.content);
             let found = found.filter(|found| shape.is_none() || found.shape == shape);
             let name = found.map_or(Prepared::NOBODY, |found| &found.name);

@@ -126,6 +126,8 @@ pub(crate) struct Known {
     pub(crate) statement: Arc<Statement>,
     /// None before the server has said it.
     pub(crate) shape: Option<Shape>,
+    /// Whether what it makes up is among the client's settings.
+    pub(crate) is_learnt: bool,
 }
 
 /// What a client has prepared.
@@ -186,6 +188,7 @@ impl ClientStatements {
     pub(crate) fn replace(&mut self, name: &[u8], statement: &Arc<Statement>) {
         if let Some(named) = self.named.get_mut(name) {
             named.known.statement = statement.clone();
+            named.known.is_learnt = false;
         }
     }
 
@@ -193,6 +196,13 @@ impl ClientStatements {
     pub(crate) fn note_shape(&mut self, name: &[u8], shape: Shape) {
         if let Some(named) = self.named.get_mut(name) {
             named.known.shape = Some(shape);
+        }
+    }
+
+    /// Notes that what it makes up is among the client's settings.
+    pub(crate) fn note_learnt(&mut self, name: &[u8]) {
+        if let Some(named) = self.named.get_mut(name) {
+            named.known.is_learnt = true;
         }
     }
 
@@ -269,7 +279,7 @@ mod tests {
         let one = library.of(&rest, &surroundings).expect("the last one");
         assert!(library.of(&rest, &surroundings).is_ok(), "is kept once");
         let mut client = ClientStatements::default();
-        let known = || Known { statement: one.clone(), shape: None };
+        let known = || Known { statement: one.clone(), shape: None, is_learnt: false };
         let long_name = [b'n'; 1 << 10];
         assert!(client.insert(&long_name, known(), &library.room).is_err());
         assert!(Unnamed::new(&rest, Watch::Tag, &library.room).is_err());
@@ -282,7 +292,8 @@ mod tests {
     #[test]
     fn a_client_prepares_so_much_and_no_more() {
         let (library, mut client) = (Library::default(), ClientStatements::default());
-        let known = |text: &str| Known { statement: statement(&library, text), shape: None };
+        let known =
+            |text: &str| Known { statement: statement(&library, text), shape: None, is_learnt: false };
         for number in 0..STATEMENTS_MAX {
             let one = known("select 1");
             assert!(client.insert(number.to_string().as_bytes(), one, &library.room).is_ok());

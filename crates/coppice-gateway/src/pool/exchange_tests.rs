@@ -1,0 +1,109 @@
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Wake, Waker};
+
+use coppice_core::BranchId;
+use coppice_pgwire::scram::Verifier;
+use coppice_pgwire::startup::CancelKey;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream, duplex};
+
+use super::*;
+use crate::pool::backend::PoolKey;
+use crate::pool::places::{Grant, Places};
+use crate::server::Server;
+use crate::sessions::Sessions;
+use crate::{ClientInfo, Route};
+
+/// Bytes on their way that a side has not read.
+const ON_THE_WAY: usize = 1 << 20;
+/// So many messages don't belong into one turn.
+const MANY: usize = TURN * 20;
+/// A Bind of the unnamed statement to the unnamed portal, without parameters.
+const BIND: &[u8] = b"B\0\0\0\x0c\0\0\0\0\0\0\0\0";
+const NOTICE: &[u8] = b"N\0\0\0\x05\0";
+
+#[derive(Default)]
+struct Woken(AtomicBool);
+
+impl Wake for Woken {
+    fn wake(self: Arc<Self>) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+fn backend(stream: DuplexStream) -> Backend {
+    let branch = BranchId::generate();
+    let somebody =
+        ClientInfo { role: "app".to_owned(), application: String::new(), address: [127, 0, 0, 1].into() };
+    let sessions = Arc::<Sessions>::default();
+    let session = sessions.begin(&branch, &somebody, &sessions.look(&branch)).ok().expect("nobody holds it");
+    let key = Arc::new(PoolKey { parameters: vec![], verifier: Verifier::of("password", b"salt") });
+    let Ok(Grant::Place(place)) = Places::new(1).take(&key, 1) else { panic!("there is a place") };
+    let server = Server {
+        connection: Connection::new(Box::new(stream)),
+        cancel_key: CancelKey { process_id: 1, secret: vec![0; 4].into() },
+        greeting: BytesMut::new(),
+    };
+    Backend::new(server, session, Route::ready(&branch), key, place, String::new())
+}
+
+/// What is there to be read, without waiting.
+async fn heard(end: &mut DuplexStream) -> Vec<u8> {
+    let mut heard = vec![0; ON_THE_WAY];
+    let read = tokio::select! {
+        biased;
+        read = end.read(&mut heard) => read.expect("it is open"),
+        () = std::future::ready(()) => 0,
+    };
+    heard.truncate(read);
+    heard
+}
+
+/// Has one side say much at once, and tells what the other one has heard after each turn, up to the
+/// last of it.
+async fn turns(of_client: &[u8], of_server: &[u8], heard_by_server: bool) -> Vec<Vec<u8>> {
+    let ((mut client_end, client), (mut server_end, server)) = (duplex(ON_THE_WAY), duplex(ON_THE_WAY));
+    client_end.write_all(of_client).await.unwrap();
+    server_end.write_all(of_server).await.unwrap();
+    let mut client = Connection::new(Box::new(client) as Box<dyn Duplex>);
+    let (mut server, library) = (backend(server), Library::default());
+    let (mut statements, mut settings) = (ClientStatements::default(), Settings::default());
+    let exchange = Exchange {
+        client: &mut client,
+        server: &mut server,
+        statements: &mut statements,
+        settings: &mut settings,
+        library: &library,
+        is_kept: false,
+        state: State { has_begun: true, status: Some(b'T'), ..State::default() },
+    };
+    let mut exchange = pin!(exchange.run());
+    let mut all = vec![];
+    loop {
+        let woken = Arc::<Woken>::default();
+        let waker = Waker::from(woken.clone());
+        assert!(exchange.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+        all.push(heard(if heard_by_server { &mut server_end } else { &mut client_end }).await);
+        if !woken.0.load(Ordering::Relaxed) {
+            return all;
+        }
+    }
+}
+
+fn assert_turns(turns: &[Vec<u8>], all: &[u8], message: &[u8]) {
+    assert_eq!(turns.concat(), all, "nothing is lost");
+    let longest = turns.iter().map(|turn| turn.len() / message.len()).max();
+    assert!(turns.len() > MANY / TURN && longest <= Some(TURN), "{} turns, {longest:?}", turns.len());
+}
+
+#[tokio::test]
+async fn a_client_that_sends_without_end_leaves_the_others_their_turn() {
+    let sent = BIND.repeat(MANY);
+    assert_turns(&turns(&sent, b"", true).await, &sent, BIND);
+}
+
+#[tokio::test]
+async fn a_server_that_talks_without_end_leaves_the_others_their_turn() {
+    let said = NOTICE.repeat(MANY);
+    assert_turns(&turns(b"", &said, false).await, &said, NOTICE);
+}
