@@ -7,6 +7,7 @@
 //! **Start reading** at [`Session`], then [`Request`], `parameter.rs`, `value.rs`.
 
 mod array;
+mod aside;
 mod failure;
 mod login;
 mod output;

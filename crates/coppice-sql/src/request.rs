@@ -8,6 +8,8 @@ use std::marker::PhantomData;
 use serde::de::{Deserialize, Deserializer, Error as _, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
+use crate::aside::aside;
+
 /// Most statements of a batch.
 pub const STATEMENTS_MAX: usize = 100;
 /// Most parameters of a statement, as the protocol has it.
@@ -144,6 +146,10 @@ impl<'a> Request<'a> {
     /// # Errors
     /// When it is no JSON, has no query, or has too many.
     pub fn parse(body: &'a [u8]) -> Result<Self, BadRequest> {
+        aside(body.len(), || Self::read(body))
+    }
+
+    fn read(body: &'a [u8]) -> Result<Self, BadRequest> {
         if body.trim_ascii_start().starts_with(b"[") {
             let AtMost(statements): AtMost<RawStatement<'_>, STATEMENTS_MAX> = read(body)?;
             return batch(statements);
