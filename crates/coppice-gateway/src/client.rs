@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::pin::pin;
 use std::sync::{Arc, OnceLock};
 
-use coppice_engine::RoleVerifier;
+use coppice_engine::{BoxedServerStream, RoleVerifier};
 use coppice_pgwire::encode;
 use coppice_pgwire::scram::{ScramError, ScramServer};
 use coppice_pgwire::startup::{MINOR_VERSION_LATEST, Startup};
@@ -27,7 +27,6 @@ use crate::reason::Reason;
 use crate::refusal::{End, Refusal};
 use crate::relay::relay;
 use crate::replication::{LogicalOnly, Replication};
-use crate::server::Server;
 use crate::sessions::{Session, Starting, until_over};
 use crate::visit::{Found, Visit, within};
 use crate::{ClientInfo, metrics};
@@ -61,9 +60,9 @@ impl Arrival {
 /// What a client has after its startup.
 enum Begun {
     /// A session of its own, as long as it stays, and the key that cancels what it does.
-    Own(Box<Server>, Session, KnownKey),
+    Own(Connection<BoxedServerStream>, Session, KnownKey),
     /// The same, for one that receives changes.
-    Changes(Box<Server>, Session, KnownKey),
+    Changes(Connection<BoxedServerStream>, Session, KnownKey),
     /// A session whenever it needs one.
     Shared(Box<Member>),
 }
@@ -115,11 +114,11 @@ impl Gateway {
                 metrics::begun(began.elapsed(), woken);
                 match begun {
                     Begun::Own(server, session, _key) => {
-                        return pass_on(client.connection, *server, session, address).await;
+                        return pass_on(client.connection, server, session, address).await;
                     }
                     Begun::Changes(server, session, _key) => {
                         let client = LogicalOnly::of(client.connection);
-                        return Box::pin(pass_on(client, *server, session, address)).await;
+                        return Box::pin(pass_on(client, server, session, address)).await;
                     }
                     Begun::Shared(mut member) => {
                         let over = member.pooled.over.clone();
@@ -221,7 +220,7 @@ impl Gateway {
             Replication::Off => Begun::Own,
             Replication::Logical => Begun::Changes,
         };
-        Ok((begun(Box::new(server), session, known), visit.woken.into_inner()))
+        Ok((begun(server.connection, session, known), visit.woken.into_inner()))
     }
 
     /// Returns the route only for a client that proved who it is.
@@ -260,8 +259,13 @@ impl Gateway {
 }
 
 /// Passes on what both sides say until one of them is done, or the login is over.
-async fn pass_on(client: Connection<impl Duplex>, server: Server, session: Session, address: IpAddr) {
-    let relaying = pin!(relay(client, server.connection, &session));
+async fn pass_on(
+    client: Connection<impl Duplex>,
+    server: Connection<BoxedServerStream>,
+    session: Session,
+    address: IpAddr,
+) {
+    let relaying = pin!(relay(client, server, &session));
     match until_over(session.over.clone(), relaying).await {
         Some(Ok(())) => {}
         Some(Err(error)) => tracing::debug!(client = %address, "a session was cut: {error}"),

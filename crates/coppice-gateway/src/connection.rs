@@ -35,6 +35,22 @@ impl<S: Duplex> Connection<S> {
         Self { stream, received: BytesMut::new(), outgoing: BytesMut::new() }
     }
 
+    /// The stream, with what was received and not yet used. What was written has been sent, and its
+    /// memory is given back.
+    pub(crate) fn into_stream(self) -> (S, BytesMut) {
+        debug_assert!(self.outgoing.is_empty(), "it is flushed before");
+        (self.stream, self.received)
+    }
+
+    /// Gives memory back that nothing is in, where there is more of it than this.
+    pub(crate) fn trim(&mut self, bytes_max: usize) {
+        for buffer in [&mut self.received, &mut self.outgoing] {
+            if buffer.is_empty() && buffer.capacity() > bytes_max {
+                *buffer = BytesMut::new();
+            }
+        }
+    }
+
     async fn receive(&mut self) -> io::Result<()> {
         if self.stream.read_buf(&mut self.received).await? == 0 {
             return Err(io::ErrorKind::UnexpectedEof.into());

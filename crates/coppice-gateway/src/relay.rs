@@ -31,8 +31,8 @@ pub(crate) async fn relay(
     server: Connection<impl Duplex>,
     session: &Session,
 ) -> io::Result<()> {
-    let Connection { stream: mut client, received: of_client, .. } = client;
-    let Connection { stream: mut server, received: of_server, .. } = server;
+    let (mut client, of_client) = client.into_stream();
+    let (mut server, of_server) = server.into_stream();
     let (mut up, mut down) = (Direction::new(of_client), Direction::new(of_server));
     poll_fn(|context| {
         let count_down = |bytes| session.count_to_client(bytes);

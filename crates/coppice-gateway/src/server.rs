@@ -20,7 +20,7 @@ use crate::reason::Reason;
 use crate::refusal::{End, Refusal};
 
 /// Longest message of a server before its first ReadyForQuery.
-const MESSAGE_LENGTH_MAX: usize = 1 << 20;
+const MESSAGE_LENGTH_MAX: usize = 64 << 10;
 
 /// Iterations of what the platform makes, which are PostgreSQL's default.
 const ITERATIONS_MAX: u32 = 4096;
@@ -67,8 +67,10 @@ pub(crate) async fn sign_in(
                 let cancel_key = cancel_key.ok_or_else(Refusal::server_lost)?;
                 return Ok(Server { connection, cancel_key, greeting });
             }
-            _ if greeting.len() > GREETING_LENGTH_MAX => {
-                tracing::warn!("a server says more than {GREETING_LENGTH_MAX} bytes while a client signs in");
+            _ if greeting.len() + frame.body.len() > GREETING_LENGTH_MAX => {
+                tracing::debug!(
+                    "a server says more than {GREETING_LENGTH_MAX} bytes while a client signs in"
+                );
                 return Err(Refusal::server_lost().into());
             }
             _ => frame.encode(&mut greeting),
@@ -80,7 +82,7 @@ pub(crate) async fn sign_in(
 fn lost(end: End) -> End {
     match end {
         End::Gone(error) => {
-            tracing::warn!("a server went away while a client signed in: {error}");
+            tracing::debug!("a server went away while a client signed in: {error}");
             Refusal::server_lost().into()
         }
         End::Refused(_) | End::RefusedByServer(_) => end,
@@ -107,7 +109,7 @@ async fn read_authentication(connection: &mut Connection<BoxedServerStream>) -> 
 /// verifier is not the one we meant.
 async fn prove(connection: &mut Connection<BoxedServerStream>, proof: Proof<'_>) -> Result<(), End> {
     let failed = |error: ScramError| {
-        tracing::error!("the exchange with a server failed: {error}");
+        tracing::debug!("the exchange with a server failed: {error}");
         Refusal::new(
             Reason::Internal,
             sqlstate::INTERNAL_ERROR,

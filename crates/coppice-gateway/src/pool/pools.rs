@@ -10,6 +10,7 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use crate::pool::backend::{Backend, PoolKey};
+use crate::pool::exchange::HELD_MAX;
 use crate::pool::places::{Places, Shared};
 use crate::pool::room::Room;
 use crate::pool::statement::Library;
@@ -99,6 +100,7 @@ impl Pool {
         if backend.unused.is_none() {
             return;
         }
+        backend.stream.trim(HELD_MAX);
         backend.idle_since = Instant::now();
         let is_unused = self.places.give_back(backend);
         if is_unused && !self.is_watched.swap(true, Ordering::Relaxed) {
