@@ -45,7 +45,8 @@ impl Room {
         let own = self.taken.fetch_add(bytes, Ordering::Relaxed) + bytes;
         let all = self.all.fetch_add(bytes, Ordering::Relaxed) + bytes;
         let held = Held { room: self.clone(), bytes };
-        if own <= OWN_BYTES || own <= POOL_BYTES_MAX && all <= BYTES_MAX {
+        // Nobody has more than is left for the others, however many pools somebody fills.
+        if own <= OWN_BYTES || own <= POOL_BYTES_MAX && all + own <= BYTES_MAX {
             return Ok(held);
         }
         let whose = if own > POOL_BYTES_MAX { "this branch's pool" } else { "all pools" };
@@ -81,19 +82,20 @@ mod tests {
     }
 
     #[test]
-    fn all_pools_together_take_so_much() {
+    fn all_pools_together_take_so_much_and_leave_as_much_as_each_of_them_has() {
         let all = Arc::default();
         let pools: Vec<_> = (0..9).map(|_| Room::beside(&all)).collect();
-        let held: Vec<_> =
-            pools.iter().map(|room| room.hold(64 * PART).is_ok().then(|| room.hold(0))).collect();
-        drop(held);
-        let held: Vec<_> = pools.iter().map(|room| room.hold(63 << 20)).collect();
-        assert!(held[..8].iter().all(Result::is_ok) && held[8].is_err());
+        let full: Vec<_> = pools[..8].iter().map_while(|room| room.hold(63 << 20).ok()).collect();
+        assert_eq!(full.len(), 7);
+        assert!(pools[8].hold(40 << 20).is_err());
+        let newcomer = pools[8].hold(32 << 20);
+        assert!(newcomer.is_ok());
         let rest: Vec<_> =
-            pools[..8].iter().map_while(|room| room.hold((1 << 20) - 4 * ENTRY_BYTES).ok()).collect();
-        let small = pools[8].hold(OWN_BYTES - ENTRY_BYTES);
-        assert!(small.is_ok() && pools[8].hold(1 << 20).is_err(), "a little is there for each");
-        drop((held, rest, small));
+            pools[7..].iter().flat_map(|room| std::iter::from_fn(|| room.hold(1 << 20).ok())).collect();
+        assert!(all.load(Ordering::Relaxed) <= BYTES_MAX);
+        let little = Room::beside(&all);
+        assert!(little.hold(OWN_BYTES - ENTRY_BYTES).is_ok(), "a little is there for each");
+        drop((full, newcomer, rest));
         assert_eq!(all.load(Ordering::Relaxed), 0);
     }
 }
