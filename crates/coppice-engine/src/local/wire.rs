@@ -9,13 +9,19 @@
 //! It also takes for granted that a row has the columns that were described, and
 //! panics when one is missing. So a row with others ends the connection, too;
 //! whoever asks has the answer described right before its rows.
+//!
+//! And it keeps the parameters that a server reports for as long as the session
+//! lives. So one that reports more of them than any server has ends it.
 
+use std::collections::HashSet;
 use std::io;
 
 use tokio_postgres::types::Type;
 
-/// Longest description; a column takes less than a hundred bytes.
+/// Longest description, and longest report of a parameter; a column takes less than a hundred bytes.
 const DESCRIPTION_LENGTH_MAX: usize = 16 << 10;
+/// Parameters that are reported in a session; PostgreSQL has some fifteen of those.
+const REPORTED_MAX: usize = 64;
 /// Type byte and length (PostgreSQL manual, section 55.1.1).
 const HEADER_LENGTH: usize = 5;
 
@@ -29,6 +35,8 @@ pub(super) struct Descriptions {
     body: Vec<u8>,
     /// How many columns the last description had.
     columns: usize,
+    /// Names of the parameters that were reported.
+    reported: HashSet<Box<[u8]>>,
 }
 
 impl Descriptions {
@@ -62,14 +70,14 @@ impl Descriptions {
     }
 
     fn is_description(&self) -> bool {
-        matches!(self.header.first(), Some(b'T' | b't'))
+        matches!(self.header.first(), Some(b'T' | b't' | b'S'))
     }
 
-    /// How much of a message is looked at: a description, or the number of
-    /// columns of a row.
+    /// How much of a message is looked at: a description or a report, or the
+    /// number of columns of a row.
     fn looked_at(&self) -> usize {
         match self.header.first() {
-            Some(b'T' | b't') => DESCRIPTION_LENGTH_MAX,
+            Some(b'T' | b't' | b'S') => DESCRIPTION_LENGTH_MAX,
             Some(b'D') => 2,
             _ => 0,
         }
@@ -89,6 +97,7 @@ impl Descriptions {
             Some(b'T') => column_types(&self.body).inspect(|types| self.columns = types.len()),
             Some(b't') => parameter_types(&self.body),
             Some(b'D') => return self.check_row(),
+            Some(b'S') => return self.check_report(),
             _ => return Ok(()),
         };
         let types = types.ok_or_else(|| io::Error::other("the server sent a malformed description"))?;
@@ -100,6 +109,18 @@ impl Descriptions {
 }
 
 impl Descriptions {
+    fn check_report(&mut self) -> io::Result<()> {
+        let name = self.body.split(|byte| *byte == 0).next().unwrap_or_default();
+        if self.reported.contains(name) {
+            return Ok(());
+        }
+        if self.reported.len() == REPORTED_MAX {
+            return Err(io::Error::other("the server reports more parameters than any server has"));
+        }
+        self.reported.insert(name.into());
+        Ok(())
+    }
+
     fn check_row(&self) -> io::Result<()> {
         let columns = number(&mut self.body.as_slice()).map(u16::from_be_bytes).map(usize::from);
         if columns == Some(self.columns) {
@@ -190,6 +211,19 @@ mod tests {
             let mut followed = Descriptions::default();
             assert!(description.chunks(3).any(|chunk| followed.follow(chunk).is_err()), "{description:?}");
         }
+    }
+
+    #[test]
+    fn a_server_reports_so_many_parameters_in_a_session_and_each_as_often_as_it_likes() {
+        let report = |name: usize, value: usize| {
+            message(b'S', &[name.to_string().as_bytes(), b"\0", &vec![b'v'; value], b"\0"].concat())
+        };
+        let mut followed = Descriptions::default();
+        for round in 0..10 {
+            assert!((0..REPORTED_MAX).all(|name| followed.follow(&report(name, round)).is_ok()));
+        }
+        assert!(followed.follow(&report(REPORTED_MAX, 0)).is_err());
+        assert!(Descriptions::default().follow(&report(0, DESCRIPTION_LENGTH_MAX)).is_err(), "too long");
     }
 
     #[test]
