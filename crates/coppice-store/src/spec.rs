@@ -8,7 +8,8 @@ use sqlx::types::Json;
 use crate::{Result, Store, Tx};
 
 impl Store {
-    /// Changes what a branch is made of that is at rest; false when it is not.
+    /// Changes what a branch is made of that is at rest; false when it is not, or
+    /// was upgraded meanwhile.
     /// `how` says what a server that is up needs to take it, and `meanwhile` what
     /// the branch is while that is a restart. What it was made of is kept until a
     /// server has started with the new.
@@ -29,7 +30,7 @@ impl Store {
                                     when reconfigure = 'restart' or state = 'failed' then 'restart'
                                     else $6 end,
                  state = case when state = 'ready' and $6 = 'restart' then $9 else state end
-             where id = $1 and deleted_at is null
+             where id = $1 and deleted_at is null and image_major = $11
                and ((goal, state) in (('running', 'ready'), ('hibernated', 'hibernated')) or state = 'failed')",
         )
         .bind(branch.id.as_str())
@@ -42,6 +43,7 @@ impl Store {
         .bind(spec.version.minor as i32)
         .bind(meanwhile.as_str())
         .bind(spec.replicas as i32)
+        .bind(branch.spec.version.major as i32)
         .execute(&mut **tx)
         .await?;
         Ok(done.rows_affected() == 1)
