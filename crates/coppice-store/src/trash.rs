@@ -11,6 +11,14 @@ use sqlx::{FromRow as _, Row as _};
 use crate::branches::{BranchRow, COLUMNS};
 use crate::{Result, Store, StoreError, Tx};
 
+/// Whether something of a holder (`$2`) began to be removed from a host (`$1`) a moment ago: what room
+/// that makes is still to be seen. What can't be removed keeps no room from being made, and what is a
+/// neighbour's does not either.
+pub(crate) const BEING_REMOVED: &str = "
+    exists (select from tombstones t join branches d on d.id = t.branch_id join projects o on o.id = d.project_id
+            where t.host_id = $1 and t.removed_at is null and t.created_at > now() - interval '2 minutes'
+              and holder_of(o.organization_id) = $2)";
+
 /// Branches of a project that are to be removed for good.
 #[derive(Clone, Copy, Debug)]
 pub enum Doomed<'a> {
@@ -180,20 +188,19 @@ impl Store {
     }
 
     /// Deletes for good what organizations of one holder have had longest in the trash of a
-    /// host, unless something is being removed there already; returns it.
+    /// host, unless something of theirs is being removed there already; returns it.
     pub async fn trash_purge_oldest(&self, host: &HostId, holder: &Holder) -> Result<Option<BranchId>> {
         let mut tx = self.begin().await?;
-        let ids: Vec<String> = sqlx::query_scalar(
+        let sql = format!(
             "select b.id from branches b join volumes v on v.id = b.volume_id join projects p on p.id = b.project_id
-             where b.goal = 'trashed' and v.host_id = $1 and holder_of(p.organization_id) = $2
-               and not exists (select from branches d join volumes w on w.id = d.volume_id
-                               where d.goal = 'deleted' and d.state <> 'deleted' and w.host_id = $1)
-             order by b.deleted_at, b.id limit 1 for update of b skip locked",
-        )
-        .bind(host.as_str())
-        .bind(holder.as_str())
-        .fetch_all(&mut *tx)
-        .await?;
+             where b.goal = 'trashed' and v.host_id = $1 and holder_of(p.organization_id) = $2 and not {BEING_REMOVED}
+             order by b.deleted_at, b.id limit 1 for update of b skip locked"
+        );
+        let ids: Vec<String> = sqlx::query_scalar(sqlx::AssertSqlSafe(sql))
+            .bind(host.as_str())
+            .bind(holder.as_str())
+            .fetch_all(&mut *tx)
+            .await?;
         let removed = remove(&mut tx, ids, "there was no room for the trash").await?;
         tx.commit().await?;
         Ok(removed.into_iter().next())

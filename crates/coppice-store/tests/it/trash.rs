@@ -184,8 +184,8 @@ async fn what_leaves_the_trash_has_a_tombstone_and_does_not_come_back() {
     assert_eq!(kept, [(&holder, "c"), (&holder, "v")], "b is doomed");
     assert_eq!(store.trash_purge_oldest(&host, &holder).await.unwrap(), None, "one after the other");
     sqlx::raw_sql(
-        "update volumes set state = 'removed' where id like 'b%'; update branches set state = 'deleted'
-        where goal = 'deleted'",
+        "update volumes set state = 'removed' where id like 'b%'; update tombstones set removed_at = now();
+        update branches set state = 'deleted' where goal = 'deleted'",
     )
     .execute(&mut sql)
     .await
@@ -226,4 +226,24 @@ async fn a_volume_is_known_by_its_tombstone_when_its_branch_is_forgotten() {
     assert!(left.is_empty(), "{left:?}");
     let asked = [volume.to_string(), "of nobody".to_owned()];
     assert_eq!(store.volume_known(&asked).await.unwrap(), asked[..1]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_can_not_be_removed_keeps_no_room_from_being_made() {
+    let server = Postgres::shared();
+    let (store, mut sql) = with_tree(&server).await;
+    let (host, holder) = (HostId::from_trusted("h"), store.organization_holder(&place().0).await.unwrap());
+    for letter in ['a', 'b', 'c'] {
+        assert!(trash(&store, letter, DAY).await);
+        sqlx::raw_sql("select pg_sleep(0.001)").execute(&mut sql).await.unwrap();
+    }
+    let purge = async || store.trash_purge_oldest(&host, &holder).await.unwrap();
+    assert_eq!((purge().await, purge().await), (Some(id('a')), None), "one after the other");
+    let aged = "update tombstones set created_at = now() - interval '1 hour'";
+    sqlx::raw_sql(aged).execute(&mut sql).await.unwrap();
+    assert_eq!((purge().await, purge().await), (Some(id('b')), None), "it takes too long");
+    // And it is a neighbour's.
+    let neighbours = "update tombstones set branch_id = null";
+    sqlx::raw_sql(neighbours).execute(&mut sql).await.unwrap();
+    assert_eq!(purge().await, Some(id('c')));
 }
