@@ -53,6 +53,31 @@ fn what_is_not_in_the_trash_is_not_found_there() {
 }
 
 #[test]
+fn what_would_lie_too_deep_does_not_come_back_from_the_trash() {
+    let http = shared();
+    let project = Project::make(&http);
+    let (kept, top) = (&project.kept, &project.new);
+    let below = |n: &str| format!("'d{}' || lpad(({n})::text, 2, '0')", &kept[3..]);
+    let (id, parent) = (below("n"), below("n - 1"));
+    // It has so many levels below it as there may be, and its former parent is there again.
+    http.metastore(&format!(
+        "begin;
+         insert into branches select (jsonb_populate_record(b, jsonb_build_object('id', {id}, 'name', {id},
+             'parent_id', case when n > 1 then {parent} end,
+             'former_parent_id', case when n = 1 then b.id end, 'volume_id', {id}))).*
+             from branches b, generate_series(1, 49) n where b.id = '{kept}';
+         insert into volumes (id, host_id, branch_id, state, account, image_major, image_minor)
+             select {id}, host_id, {id}, 'admitted', nextval('volume_accounts'), 17, 0
+             from volumes v, generate_series(1, 49) n where v.branch_id = '{kept}';
+         update branches set goal = 'trashed', deleted_at = now(), purge_at = now() + interval '1 day',
+             former_parent_id = '{top}' where id = '{kept}';
+         commit"
+    ));
+    let back = format!("{}/undelete", project.of(kept).replace("/branches/", "/trash/"));
+    http.post(&back, &json!({})).expect_error(400, "branch_depth_exceeded");
+}
+
+#[test]
 fn the_owner_is_not_removed() {
     let http = shared();
     let owner = text_of(&http.get("/user").expect(200)["id"]);

@@ -60,6 +60,30 @@ impl Branches {
         Ok((tx, found.ok_or_else(|| Error::branch_not_found(id))?))
     }
 
+    /// Whether a branch that was put between its parent and its children lies where it may.
+    ///
+    /// # Errors
+    /// `branch_depth_exceeded`, `branch_children_exceeded`
+    pub(super) async fn check_place(
+        &self,
+        tx: &mut Tx,
+        id: &BranchId,
+        parent: Option<&BranchId>,
+    ) -> Result<()> {
+        let (depth, _) = self.store.branch_place_in_tx(tx, id).await?;
+        // Its height counts it, too.
+        if depth + self.store.branch_height_in_tx(tx, id, id).await? > BRANCH_DEPTH_MAX + 1 {
+            return Err(too_deep());
+        }
+        for one in std::iter::once(id).chain(parent) {
+            let (depth, children) = self.store.branch_place_in_tx(tx, one).await?;
+            if depth > 1 && children > BRANCH_CHILDREN_MAX {
+                return Err(too_many_children());
+            }
+        }
+        Ok(())
+    }
+
     /// What is below the parent comes to be one level deeper.
     async fn check_promotion(&self, tx: &mut Tx, id: &BranchId, parent: &BranchId) -> Result<()> {
         let (depth, _) = self.store.branch_place_in_tx(tx, parent).await?;

@@ -111,7 +111,8 @@ impl Branches {
     ///
     /// # Errors
     /// `project_not_found`, `branch_not_found`, `branch_name_taken`,
-    /// `branch_limit_reached`, `organization_disabled`, `budget_reached`
+    /// `branch_limit_reached`, `branch_depth_exceeded`, `branch_children_exceeded`,
+    /// `organization_disabled`, `budget_reached`
     pub async fn undelete(&self, access: &Access<InTrash>, name: Option<&str>) -> Result<Branch> {
         let InTrash { within, branch: id } = &access.target;
         if branch_of_call().is_some() {
@@ -132,6 +133,9 @@ impl Branches {
         if !undelete.await.map_err(taken)? {
             return Err(Error::branch_not_found(id));
         }
+        let back = self.store.branch_find_in_tx(&mut tx, &project.organization, &project.id, id).await?;
+        let parent = back.and_then(|back| back.parent);
+        self.check_place(&mut tx, id, parent.as_ref()).await?;
         self.check_branches_of_key(&mut tx, access.caller.credential.key()).await?;
         note_effect_in_tx(&self.store, &mut tx, id).await?;
         tx.commit().await?;
