@@ -1,10 +1,14 @@
 //! A statement that may only read changes nothing, and what it may do ends.
 
-use coppice_test_support::{Platform, psql};
+use std::time::Duration;
+
+use coppice_test_support::{Platform, psql, wait_for};
 use serde_json::{Value, json};
 
 use crate::branches::{change, hibernate, path};
 use crate::setup::every_release;
+
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The oldest release has large objects that a read-only transaction does not
 /// guard, and roles that may change every other.
@@ -298,6 +302,28 @@ fn a_statement_that_may_only_read_changes_nothing_and_ends() {
     let (status, answer) = ask(&coppice, &copy, &json!({ "query": "SELECT 1" }));
     assert_eq!((status, &answer["id"]), (403, &json!("address_not_allowed")), "{answer}");
     assert_eq!(crate::branches::status(&coppice, &copy), "STATUS_TYPE_HIBERNATED");
+}
+
+#[test]
+fn a_caller_that_reads_all_the_time_leaves_others_room_to_read() {
+    let http = crate::http::Http::new(crate::setup::platform());
+    let branch = path(&http.platform, "main");
+    let greedy = http.new_token("/api-keys", json!({ "scopes": ["data:read"] }));
+    let ask = |key: &str, query: &str| {
+        http.as_key(key, "POST", &format!("{branch}/query"), Some(&json!({ "query": query })))
+    };
+    let running =
+        "SELECT count(*) FROM pg_stat_activity WHERE query LIKE '%pg_sleep(5)%' AND pid <> pg_backend_pid()";
+    std::thread::scope(|scope| {
+        let sleeping: Vec<_> =
+            (0..9).map(|_| scope.spawn(|| ask(&greedy, "SELECT pg_sleep(5)").status)).collect();
+        wait_for("some of them run", PATIENCE, || (http.platform.sql("main", running) == "4").then_some(()));
+        let other = http.new_token("/api-keys", json!({ "scopes": ["data:read"] }));
+        assert_eq!(ask(&other, "SELECT 1").expect(200)["rows"], json!([[1]]));
+        let ended: Vec<_> = sleeping.into_iter().map(|one| one.join().expect("an answer")).collect();
+        let refused = ended.iter().filter(|status| **status == 429).count();
+        assert!(refused >= 1 && ended.iter().all(|status| [200, 429].contains(status)), "{ended:?}");
+    });
 }
 
 #[test]

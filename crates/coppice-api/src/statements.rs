@@ -8,12 +8,14 @@ use std::sync::LazyLock;
 use std::time::Duration;
 
 use coppice_app::{Access, App, StatementLogin};
+use coppice_core::access::CredentialId;
 use coppice_core::branch::MANAGED_DATABASE;
 use coppice_core::operation::{EXECUTE_ON_BRANCH, QUERY_BRANCH};
 use coppice_core::target::InBranch;
-use coppice_core::{Error, ErrorCode, Result};
+use coppice_core::{BranchId, Error, ErrorCode, Result};
 use coppice_gateway::{Reason, Visitor};
 use coppice_sql::{Failure, Login, Output, ServerError};
+use coppice_turns::{Turn, Turns};
 use coppice_wire as wire;
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -31,6 +33,13 @@ const SLACK: Duration = Duration::from_secs(2);
 const RESULT_BYTES_MAX: usize = 1 << 20;
 /// Longest name that a server takes of a client.
 const APPLICATION_MAX: usize = 63;
+
+/// Most statements of one caller that read on a branch at once; its reader has twice as many sessions
+/// for all. As many more wait for their turn.
+const READINGS_OF_CALLER_MAX: usize = 4;
+
+static READINGS: LazyLock<Turns<(BranchId, CredentialId)>> =
+    LazyLock::new(|| Turns::of_each(READINGS_OF_CALLER_MAX));
 
 /// For results, while they are gathered.
 static RESULTS: LazyLock<Room> =
@@ -68,14 +77,29 @@ async fn query_branch(
     access: Access<InBranch>,
     SentBody(asked, sender): SentBody<wire::QueryRequest>,
 ) -> Result<Shown<wire::StatementResult>> {
+    let timeout = Duration::from_secs(asked.timeout.unwrap_or(TIMEOUT_DEFAULT).into());
+    let _turn = reading(&access, timeout).await?;
     let login = app.statements.reader_login(&access, sender.address, &sender.agent).await?;
     let asked = Asked {
         query: asked.query,
         database: asked.database,
-        timeout: Duration::from_secs(asked.timeout.unwrap_or(TIMEOUT_DEFAULT).into()),
+        timeout,
         rows_max: Some(asked.limit.unwrap_or(LIMIT_DEFAULT)),
     };
     carry_out(&app, login, &asked, sender).await.map(Shown)
+}
+
+/// The caller's turn to read on a branch, which leaves some of it to others.
+async fn reading(access: &Access<InBranch>, patience: Duration) -> Result<Turn<(BranchId, CredentialId)>> {
+    let of = (access.target.branch.clone(), access.caller.credential.clone());
+    let turn = tokio::time::timeout(patience, READINGS.take_in_line(&of, READINGS_OF_CALLER_MAX)).await;
+    turn.ok().flatten().ok_or_else(|| Error::TooMany {
+        code: ErrorCode::RateLimited,
+        public: format!(
+            "{READINGS_OF_CALLER_MAX} statements of this caller run on the branch: try again when one is over"
+        ),
+        retry_after_seconds: 1,
+    })
 }
 
 async fn execute_on_branch(
