@@ -1,0 +1,146 @@
+//! What an owner, or the server of one, gets by having it upgraded.
+
+use coppice_test_support::psql;
+use serde_json::json;
+
+use super::{image, make, message, upgrade};
+use crate::setup::every_release;
+
+/// Functions that somebody who restores as a superuser would run as one: of a constraint
+/// of a domain, of a table, of what an aggregate begins with, of an index and of a view,
+/// and of a default in a schema that has the name of what grants are in a dump. What may
+/// change nothing by itself calls what may. They also put an extension's functions where
+/// the owner's were.
+const TRAPS: &str = "
+    CREATE TABLE proofs (who text, is_super boolean, how text);
+    CREATE SCHEMA ext; CREATE EXTENSION pg_trgm SCHEMA ext; CREATE SCHEMA bait;
+    CREATE FUNCTION bait.similarity(text, text) RETURNS real LANGUAGE sql AS 'SELECT 1.0::real';
+    CREATE FUNCTION act(how text) RETURNS void LANGUAGE plpgsql AS $$
+    BEGIN
+        BEGIN RESET SESSION AUTHORIZATION; RESET ROLE; EXCEPTION WHEN OTHERS THEN NULL; END;
+        BEGIN EXECUTE 'ALTER ROLE app SUPERUSER'; EXCEPTION WHEN OTHERS THEN NULL; END;
+        BEGIN EXECUTE 'CREATE ROLE boss SUPERUSER LOGIN PASSWORD ''x'''; EXCEPTION WHEN OTHERS THEN NULL; END;
+        BEGIN EXECUTE 'COPY (SELECT 1) TO PROGRAM ''id'''; EXCEPTION WHEN OTHERS THEN NULL; END;
+        BEGIN
+            IF session_user LIKE 'coppice_restorer%' THEN
+                DROP FUNCTION bait.similarity(text, text);
+                DROP EXTENSION pg_trgm;
+                CREATE EXTENSION pg_trgm SCHEMA bait;
+            END IF;
+        EXCEPTION WHEN OTHERS THEN NULL; END;
+        BEGIN
+            INSERT INTO public.proofs SELECT session_user, rolsuper, how FROM pg_roles WHERE rolname = current_user;
+        EXCEPTION WHEN OTHERS THEN NULL; END;
+    END$$;
+    CREATE FUNCTION spring(i int, how text) RETURNS boolean IMMUTABLE LANGUAGE plpgsql AS
+        $$BEGIN PERFORM public.act(how); RETURN true; END$$;
+    CREATE DOMAIN trap AS int CHECK (public.spring(VALUE, 'domain'));
+    CREATE FUNCTION next(trap, int) RETURNS trap LANGUAGE sql AS 'SELECT $1';
+    CREATE AGGREGATE begun(int) (sfunc = next, stype = trap, initcond = '1');
+    CREATE TABLE baits (i int CHECK (public.spring(i, 'table')), d trap,
+        g boolean GENERATED ALWAYS AS (public.spring(i, 'generated')) STORED);
+    INSERT INTO baits VALUES (1, 1);
+    CREATE INDEX baits_i ON baits (public.spring(i, 'index'));
+    CREATE MATERIALIZED VIEW seen AS SELECT public.spring(i, 'view') FROM baits;
+    CREATE TABLE \"weird\n\\! id\" (i int); COMMENT ON TABLE \"weird\n\\! id\" IS E'\\n\\\\! id';
+    CREATE ROLE \"a\nb\"; ALTER DATABASE app SET search_path = public;
+    GRANT SELECT ON \"weird\n\\! id\" TO \"a\nb\";
+    CREATE SCHEMA \"ACL\"; CREATE VIEW \"ACL\".v AS SELECT NULL::trap[] AS x;
+    ALTER VIEW \"ACL\".v ALTER COLUMN x SET DEFAULT '{1}'::trap[]";
+
+/// While it is restored a function decides how texts in statements are read from then on, and the name of a role is
+/// one that says something else then.
+const OTHER_READING: &str = r#"
+    CREATE ROLE "\')WHERE false;ALTER ROLE app SUPERUSER;COMMIT;SELECT $$--";
+    GRANT "\')WHERE false;ALTER ROLE app SUPERUSER;COMMIT;SELECT $$--" TO app;
+    GRANT CREATE ON DATABASE app TO "\')WHERE false;ALTER ROLE app SUPERUSER;COMMIT;SELECT $$--";
+    GRANT CREATE ON SCHEMA public TO "\')WHERE false;ALTER ROLE app SUPERUSER;COMMIT;SELECT $$--";
+    SET ROLE "\')WHERE false;ALTER ROLE app SUPERUSER;COMMIT;SELECT $$--"; CREATE EXTENSION hstore; RESET ROLE;
+    CREATE FUNCTION read_otherwise(i int) RETURNS boolean LANGUAGE plpgsql AS $f$BEGIN
+        IF current_user LIKE 'coppice_restorer%' THEN
+            EXECUTE 'ALTER DATABASE app SET standard_conforming_strings TO off';
+            INSERT INTO public.proofs VALUES (current_user, false, 'read otherwise');
+        END IF; RETURN true; END$f$;
+    CREATE TABLE read_otherwise (i int CHECK (public.read_otherwise(i))); INSERT INTO read_otherwise VALUES (1)"#;
+
+#[test]
+fn nothing_of_an_owner_runs_as_a_superuser_while_it_is_upgraded() {
+    let coppice = every_release();
+    let url = make(&coppice, "trap", 15);
+    coppice.sql("trap", TRAPS);
+    coppice.sql("trap", OTHER_READING);
+    coppice.sql("trap", "CREATE DATABASE \"host=/tmp dbname=x\"");
+    coppice.sql("trap", "TRUNCATE proofs");
+    upgrade(&coppice, "trap", &json!({ "image": "postgres:18" }));
+    assert!(image(&coppice, "trap").starts_with("postgres:18"), "{}", message(&coppice, "trap"));
+    let supers = "SELECT string_agg(rolname, ' ') FROM pg_roles
+         WHERE rolsuper OR rolreplication AND rolname <> 'app' OR rolname = 'boss'";
+    assert_eq!(psql(&url, supers).out, "platform");
+    let read = psql(
+        &url,
+        "SELECT current_setting('standard_conforming_strings'), count(*) FROM pg_extension
+         WHERE extname = 'hstore' AND extowner::regrole::text LIKE '%SUPERUSER%'",
+    );
+    assert_eq!(read.out, "on|1", "text is read as before, and the extension is its owner's");
+    let ran = psql(&url, "SELECT count(*) > 0 FROM proofs WHERE who LIKE 'coppice_restorer%'");
+    assert_eq!(ran.out, "t", "the traps were sprung");
+    let as_superuser = psql(&url, "SELECT string_agg(who || ' ' || how, ', ') FROM proofs WHERE is_super");
+    assert_eq!((as_superuser.is_ok, as_superuser.out.as_str()), (true, ""));
+    assert_eq!(
+        psql(&url, "SELECT count(*) FROM pg_proc WHERE proname = 'similarity'").out,
+        "1",
+        "it was swapped"
+    );
+    let members = "SELECT count(*) FROM pg_proc p JOIN pg_depend d ON d.classid = 'pg_proc'::regclass AND d.objid = p.oid
+         WHERE d.deptype = 'e' AND p.proowner <> (SELECT oid FROM pg_roles WHERE rolname = 'platform')";
+    assert_eq!(psql(&url, members).out, "0", "what is an extension's is nobody's");
+    assert_eq!(
+        psql(&url, "SELECT count(*) FROM pg_class WHERE relowner::regrole::text LIKE 'coppice_restorer%'")
+            .out,
+        "0"
+    );
+    let databases = psql(&url, "SELECT count(*) FROM pg_database WHERE datname = 'host=/tmp dbname=x'");
+    assert_eq!(databases.out, "1");
+    let granted = "SELECT count(*) FROM pg_class WHERE relname LIKE 'weird%' AND has_table_privilege(E'a\nb', oid, 'SELECT')";
+    assert_eq!(psql(&url, granted).out, "1", "what was granted is");
+}
+
+/// What whoever is superuser on the old server gives `app` there.
+const GIVEN: &str = "GRANT EXECUTE ON FUNCTION lo_export(oid, text), lo_import(text) TO app;
+    GRANT pg_write_server_files, pg_create_subscription TO app;
+    ALTER ROLE app SET temp_file_limit = -1; ALTER ROLE app SET work_mem = '5MB';
+    CREATE ROLE other; CREATE FUNCTION run(q text) RETURNS void SECURITY DEFINER LANGUAGE plpgsql AS
+        $$BEGIN EXECUTE q; END$$; ALTER FUNCTION run(text) OWNER TO other; GRANT other TO app";
+
+/// Has the old server call the role `other` that of the platform, wherever it is asked for a name.
+const LIE: &str = "SET allow_system_table_mods = on;
+    CREATE FUNCTION pg_catalog.lie(n name) RETURNS bytea LANGUAGE plpgsql AS
+        $$BEGIN RETURN convert_to(CASE n::text WHEN 'pg_other' THEN 'platform' ELSE n::text END, 'UTF8'); END$$;
+    UPDATE pg_type SET typsend = 'pg_catalog.lie'::regproc WHERE oid = 'name'::regtype";
+
+#[test]
+fn nothing_that_an_old_server_says_makes_its_owner_more_than_an_owner() {
+    let coppice = every_release();
+    let url = make(&coppice, "liar", 16);
+    let superuser = coppice.superuser_url("liar");
+    let told = |database: &str, sql: &str| {
+        let done = psql(&superuser.replace("dbname=app", &format!("dbname={database}")), sql);
+        assert!(done.is_ok, "{}", done.err);
+    };
+    told("app", GIVEN);
+    told(
+        "app",
+        "SET allow_system_table_mods = on; UPDATE pg_authid SET rolname = 'pg_other' WHERE rolname = 'other'",
+    );
+    told("app", LIE);
+    told("postgres", LIE);
+    upgrade(&coppice, "liar", &json!({ "image": "postgres:18" }));
+    assert!(image(&coppice, "liar").starts_with("postgres:18"), "{}", message(&coppice, "liar"));
+    let has = "SELECT pg_has_role('platform', 'MEMBER'), pg_has_role('pg_write_server_files', 'MEMBER'),
+        pg_has_role('pg_create_subscription', 'MEMBER'), has_function_privilege('lo_export(oid, text)', 'EXECUTE'),
+        current_setting('temp_file_limit') = '-1'";
+    assert_eq!(psql(&url, has).out, "f|f|f|f|f");
+    let owner = "SELECT proowner::regrole FROM pg_proc WHERE oid = 'run(text)'::regprocedure";
+    assert_eq!(psql(&url, owner).out, "app", "of whom nobody knows is the managed role's");
+    assert_eq!(psql(&url, "SHOW work_mem").out, "5MB", "what an owner may set is");
+}
