@@ -162,6 +162,7 @@ fn people_use_the_console() {
             "sql/texts_are_kept_in_tabs_beside_the_schema",
             "sql/a_table_is_found_and_read",
             "sql/a_value_is_changed_where_it_is_what_was_shown",
+            "sql/what_another_role_made_is_not_called",
             "sql/what_a_copy_changed_is_told",
             "sql/what_is_stopped_ends_on_the_server_and_many_rows_stay_smooth",
             "console/a_parameter_is_changed_and_everything_is_seen",

@@ -22,9 +22,16 @@ function long(file: string): string[] {
   return found;
 }
 
+const files = readdirSync(SOURCE, { recursive: true, encoding: "utf8" });
+const sources = files.filter((name) => /\.tsx?$/.test(name) && !/\.(test|d)\.tsx?$/.test(name));
+
 test("what a function does is seen at once", () => {
-  const files = readdirSync(SOURCE, { recursive: true, encoding: "utf8" });
-  const sources = files.filter((name) => /\.tsx?$/.test(name) && !/\.(test|d)\.tsx?$/.test(name));
   expect(sources.length).toBeGreaterThan(50);
   expect(sources.flatMap(long)).toEqual([]);
+});
+
+// `api/sql.test.ts` and `lib/tables.test.ts` look at what those two ask.
+test("statements are of `api/sql` and `lib/tables`, or of people", () => {
+  const running = sources.filter((name) => /\b(runSql|rowsQuery|changeCell)\b/.test(readFileSync(SOURCE + name, "utf8")));
+  expect(running.sort()).toEqual(["api/sql.ts", "features/sql/useRun.ts", "features/tables/EditCell.tsx", "features/tables/Rows.tsx"]);
 });

@@ -46,14 +46,17 @@ export interface Statement {
 export interface Conditions {
   readOnly: boolean;
   rowsMax: number;
+  /** Whether names mean what they do in PostgreSQL's own catalogue, whatever else is in the database. */
+  catalogueOnly?: boolean;
   signal?: AbortSignal;
 }
 
 /** Statements one after the other in one session, up to the first that fails. To stop is to cancel on the server. */
-export function runSql(path: InBranch, queries: Statement[], { readOnly, rowsMax, signal }: Conditions): Promise<Answer> {
+export function runSql(path: InBranch, queries: Statement[], conditions: Conditions): Promise<Answer> {
+  const { readOnly, rowsMax, catalogueOnly = false, signal } = conditions;
   const { organizationID, projectID, branchID } = path;
   const at = `organizations/${organizationID}/projects/${projectID}/branches/${branchID}/sql`;
-  const asked = new URLSearchParams({ readOnly: String(readOnly), rowsMax: String(rowsMax) });
+  const asked = new URLSearchParams({ readOnly: String(readOnly), rowsMax: String(rowsMax), catalogueOnly: String(catalogueOnly) });
   return ask<Answer>(`${at}?${asked}`, {
     method: "POST",
     body: JSON.stringify({ queries }),
@@ -64,6 +67,8 @@ export function runSql(path: InBranch, queries: Statement[], { readOnly, rowsMax
 export interface Column {
   name: string;
   type: string;
+  /** The schema of the operators that compare its values. */
+  operators: string;
 }
 
 export interface Relation {
@@ -89,8 +94,18 @@ export interface Catalogue {
 }
 
 const RELATIONS_MAX = 5000;
+/**
+ * A type of an extension (16384 is the first id that is not PostgreSQL's own) is compared by what its extension brought:
+ * only a superuser says what sorts a type.
+ */
+const OPERATORS = `coalesce((select s.nspname from pg_opclass k
+      join pg_amop m on m.amopfamily = k.opcfamily and m.amoplefttype = a.atttypid and m.amoprighttype = a.atttypid
+      join pg_operator o on o.oid = m.amopopr join pg_namespace s on s.oid = o.oprnamespace
+    where a.atttypid >= 16384 and k.opcintype = a.atttypid and k.opcdefault and k.opcmethod = 403
+      and m.amopstrategy = 3 and o.oprname = '='), 'pg_catalog')`;
+/** It is the page that asks, so it is asked with names of the catalogue only: what others made there must not answer. */
 const RELATIONS = `select n.nspname, c.relname, c.relkind, c.reltuples::int8,
-  coalesce((select json_agg(json_build_array(a.attname, format_type(a.atttypid, a.atttypmod)) order by a.attnum)
+  coalesce((select json_agg(json_build_array(a.attname, format_type(a.atttypid, a.atttypmod), ${OPERATORS}) order by a.attnum)
     from pg_attribute a where a.attrelid = c.oid and a.attnum > 0 and not a.attisdropped), '[]'),
   coalesce((select json_agg(a.attname order by array_position(i.indkey::int2[], a.attnum))
     from pg_index i join pg_attribute a on a.attrelid = c.oid and a.attnum = any (i.indkey)
@@ -100,11 +115,17 @@ where c.relkind in ('r', 'v', 'm', 'f', 'p') and n.nspname <> 'information_schem
   and has_schema_privilege(n.oid, 'usage')
 order by n.nspname <> 'public', n.nspname, c.relname`;
 
+/** As one says it where `public` is looked through. */
+function columnOf([name, type, operators]: [string, string, string]): Column {
+  return { name, type: type.replace(/^public\./, ""), operators };
+}
+
 async function readCatalogue(path: InBranch, signal: AbortSignal): Promise<Catalogue> {
   const about = "select current_user, current_database(), current_setting('server_version')";
   const reserved = "select word from pg_get_keywords() where catcode <> 'U'";
   const queries = [{ query: about }, { query: RELATIONS }, { query: reserved }];
-  const { results } = await runSql(path, queries, { readOnly: true, rowsMax: RELATIONS_MAX, signal });
+  const conditions = { readOnly: true, rowsMax: RELATIONS_MAX, catalogueOnly: true, signal };
+  const { results } = await runSql(path, queries, conditions);
   const failed = results.find(({ error }) => error)?.error;
   if (failed) throw new Error(failed.message);
   const [role = "", database = "", version = ""] = (results[0]?.rows[0] ?? []) as string[];
@@ -113,7 +134,7 @@ async function readCatalogue(path: InBranch, signal: AbortSignal): Promise<Catal
     name: name as string,
     kind: kind as string,
     rows: Number(rows) < 0 ? null : Number(rows),
-    columns: (JSON.parse(columns as string) as [string, string][]).map(([name, type]) => ({ name, type })),
+    columns: (JSON.parse(columns as string) as [string, string, string][]).map(columnOf),
     key: JSON.parse(key as string) as string[],
   }));
   const words = new Set((results[2]?.rows ?? []).map(([word]) => word as string));

@@ -1,9 +1,12 @@
-// Statements that read a table, with everything people choose as a parameter or a quoted name.
+// Statements that read a table, with everything people choose as a parameter or a quoted name. Whoever may create
+// something in a schema that names are looked for in could have a function or an operator of his own called as the
+// page's role, so each is named with its schema.
 
 export interface Named {
   schema: string;
   name: string;
-  columns: { name: string; type: string }[];
+  /** `operators`: the schema of those that compare a column's values. */
+  columns: { name: string; type: string; operators: string }[];
   key: string[];
 }
 
@@ -28,13 +31,25 @@ export function quoted(name: string): string {
   return `"${name.replaceAll('"', '""')}"`;
 }
 
-function condition({ column, operator, value }: Filter, params: string[]): string {
-  const name = quoted(column);
-  if (operator === "is null" || operator === "is not null") return `${name} ${operator}`;
+/** Compares a column with what is at a place of the statement. */
+function compared({ columns }: Named, column: string, operator: "=" | "<" | ">", place: string): string {
+  const schema = columns.find(({ name }) => name === column)?.operators ?? "pg_catalog";
+  return `${quoted(column)} operator(${schema === "pg_catalog" ? schema : quoted(schema)}.${operator}) ${place}`;
+}
+
+/** As it is written out to be shown, whatever its type: not every type can be compared, and a cast may be anybody's. */
+const written = (column: string) => `pg_catalog.format('%s', ${quoted(column)})`;
+
+function condition(table: Named, { column, operator, value }: Filter, params: string[]): string {
+  if (operator === "is null" || operator === "is not null") return `${quoted(column)} ${operator}`;
   const place = `$${params.push(value)}`;
   // The place of the text in the column's own, which has no characters with a meaning.
-  if (operator === "contains") return `strpos(lower(${name}::text), lower(${place})) > 0`;
-  return `${name} ${operator === "≠" ? "<>" : operator} ${place}`;
+  if (operator === "contains") {
+    return `pg_catalog.strpos(pg_catalog.lower(${written(column)}), pg_catalog.lower(${place})) operator(pg_catalog.>) 0`;
+  }
+  // Not every type that is compared has `<>`.
+  if (operator === "≠") return `not ${compared(table, column, "=", place)}`;
+  return compared(table, column, operator, place);
 }
 
 /** A page of rows, and one more that says whether there is another page. */
@@ -44,7 +59,7 @@ export function rowsOf(
 ): { query: string; params: string[] } {
   const params: string[] = [];
   const columns = table.columns.map(({ name }) => quoted(name)).join(", ");
-  const where = filters.map((filter) => condition(filter, params)).join(" and ");
+  const where = filters.map((filter) => condition(table, filter, params)).join(" and ");
   const chosen = order ? [`${quoted(order.column)}${order.isDown ? " desc" : ""}`] : [];
   // The key makes the order the same each time.
   const key = table.key.filter((name) => name !== order?.column).map(quoted);
@@ -84,9 +99,9 @@ export function changeOf(table: Named & { kind: string }, change: Change): { que
     // Tables that inherit from it have keys of their own.
     const only = table.kind === "r" ? "only " : "";
     const set = `update ${only}${quoted(table.schema)}.${quoted(table.name)} set ${name} = ${place(after)}`;
-    const which = table.key.map((part, at) => `${quoted(part)} = ${place(key[at] ?? null)}`);
-    // As it was written out to be shown, whatever its type: not every type can be compared.
-    const was = before === null ? `${name} is null` : `${name} is not null and format('%s', ${name}) = ${place(before)}`;
+    const which = table.key.map((part, at) => compared(table, part, "=", place(key[at] ?? null)));
+    const was =
+      before === null ? `${name} is null` : `${name} is not null and ${written(column)} operator(pg_catalog.=) ${place(before)}`;
     return `${set} where ${[...which, was].join(" and ")}`;
   };
   const params: (string | null)[] = [];

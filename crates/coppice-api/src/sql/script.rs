@@ -39,6 +39,9 @@ const APPLICATION: &str = "Coppice console";
 struct Wished {
     rows_max: u32,
     is_read_only: bool,
+    /// Whether names mean what they do in PostgreSQL's own catalogue. What the
+    /// page itself asks must not call what another role put beside that.
+    is_catalogue_only: bool,
 }
 
 pub(crate) fn console_routes() -> Router<App> {
@@ -93,17 +96,25 @@ impl Wished {
                 return Err(Error::invalid_query("rowsMax", why));
             }
         };
-        Ok(Self { rows_max, is_read_only: call.query("readOnly") == Some("true") })
+        let is_set = |name| call.query(name) == Some("true");
+        Ok(Self { rows_max, is_read_only: is_set("readOnly"), is_catalogue_only: is_set("catalogueOnly") })
     }
 }
 
-/// The way in that clients have, too.
+/// The way in that clients have, too. Options count more than any setting that a
+/// database or a role has.
 fn login(credentials: &Credentials, wished: &Wished) -> Result<Login, Error> {
     let login = Login::parse(&credentials.connection_string);
     let mut login = login.ok_or_else(|| Error::internal("a connection string of ours is none"))?;
     login.parameters.push(("application_name".to_owned(), APPLICATION.to_owned()));
-    if wished.is_read_only {
-        login.parameters.push(("options".to_owned(), "-c default_transaction_read_only=on".to_owned()));
+    let options = [
+        (wished.is_read_only, "-c default_transaction_read_only=on"),
+        (wished.is_catalogue_only, "-c search_path=pg_catalog,pg_temp"),
+    ];
+    let options: Vec<_> =
+        options.into_iter().filter_map(|(is_wished, option)| is_wished.then_some(option)).collect();
+    if !options.is_empty() {
+        login.parameters.push(("options".to_owned(), options.join(" ")));
     }
     Ok(login)
 }
