@@ -19,6 +19,8 @@ use crate::people::token_of;
 use crate::setup::platform;
 use rules::{Caller, LOOKING, NEED_PRICES, OF_OWNERS, REFUSALS, is_write};
 
+/// In the URL of a webhook: who knows it can send there.
+const OF_RECEIVER: &str = "a-secret-of-the-receiver";
 const PASSWORD: &str = "a password of somebody";
 /// Makes somebody a member, in the end, and the role when none is named.
 const MAKES_MEMBERS: &str = "createOrganizationInvitation";
@@ -161,7 +163,7 @@ impl Place {
 
 /// A webhook to be made, which leads nowhere.
 fn webhook() -> Value {
-    json!({ "url": "https://hook.invalid/" })
+    json!({ "url": format!("https://hook.invalid/{OF_RECEIVER}") })
 }
 
 /// The credentials of one role: of a person by key and token, or of the
@@ -312,6 +314,7 @@ fn nobody_is_shown_a_secret_or_does_a_thing_beyond_role_scope_and_limit() {
             assert!(!text.contains(&place.password) || caller.may("credentials:read"), "{who}: {text}");
             let may_have_link = caller.may("invite:write") && caller.may_make(INVITED_AS);
             assert!(!text.contains(&place.link_token) || may_have_link, "{who}: {text}");
+            assert!(!text.contains(OF_RECEIVER) || caller.may("org:write"), "{who}: {text}");
             // There may only be a few of them.
             if ["createBranch", "createWebhook"].contains(&operation.id.as_str()) && answer.status == 201 {
                 let made = format!("{}/{}", place.path(operation, false), text_of(&answer.json()["id"]));
@@ -346,5 +349,6 @@ fn is_unchanged(http: &Http, place: &Place) {
     };
     wait_for("only what was there is there", Duration::from_secs(60), gone);
     let log = http.platform.log();
-    assert!(!log.contains(&place.password) && !log.contains(&place.link_token), "a secret is in the log");
+    let secrets = [&*place.password, &*place.link_token, OF_RECEIVER];
+    assert!(!secrets.iter().any(|secret| log.contains(secret)), "a secret is in the log");
 }

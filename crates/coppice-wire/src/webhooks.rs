@@ -11,7 +11,7 @@ pub struct Webhook {
     /// Its id.
     #[schema(example = "whk_06gq0m2kj8fr3cjdr0h2qkv5s4", pattern = "^[A-Za-z0-9_-]{1,64}$")]
     pub id: String,
-    /// Where to.
+    /// Where to. Its path and query may be a secret of the receiver: unless both the credential and the role allow org:write there is `…` in their place.
     #[schema(example = "https://shop.example/hook", max_length = 2000)]
     pub url: String,
     /// For people; empty when there is none.

@@ -71,6 +71,23 @@ fn a_webhook_tells_its_secret_when_it_gets_it_and_never_again() {
 }
 
 #[test]
+fn a_url_is_shown_as_a_whole_to_whoever_may_change_it() {
+    let http = shared();
+    let organization = http.new_organization("of secret URLs");
+    let url = "https://chat.invalid:8443/services/T0/planted?token=planted";
+    let made = make(&http, &organization, json!({ "url": url })).expect(201);
+    let one = format!("{}/{}", at(&organization), text_of(&made["id"]));
+    let keys = format!("/organizations/{organization}/api-keys");
+    let key = |scopes| http.new_token(&keys, json!({ "scopes": scopes }));
+    let (reads, writes) = (key(json!(["org:read"])), key(json!(["org:read", "org:write"])));
+    for (key, expected) in [(&reads, "https://chat.invalid:8443/…"), (&writes, url)] {
+        assert_eq!(http.as_key(key, "GET", &one, None).expect(200)["url"], json!(expected));
+        let listed = http.as_key(key, "GET", &at(&organization), None).expect(200);
+        assert_eq!(listed["webhooks"][0]["url"], json!(expected));
+    }
+}
+
+#[test]
 fn a_webhook_leads_to_the_internet_by_https() {
     let http = shared();
     let organization = http.new_organization("of inner webhooks");

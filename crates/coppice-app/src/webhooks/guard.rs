@@ -181,11 +181,28 @@ pub(super) fn checked_url(text: &str, reachable: &Reachable) -> Result<String> {
     }
 }
 
+/// Where a URL leads, without what may be a secret of its receiver.
+pub(super) fn without_path(url: &str) -> String {
+    let origin = Url::parse(url).map(|url| url.origin().ascii_serialization());
+    origin.map_or_else(|_| String::new(), |origin| format!("{origin}/…"))
+}
+
 #[cfg(test)]
 mod tests {
     use std::str::FromStr;
 
     use super::*;
+
+    #[test]
+    fn of_a_url_its_origin_is_left() {
+        for (url, left) in [
+            ("https://chat.example/services/T0/B0/secret", "https://chat.example/…"),
+            ("https://[2606:4700::1111]:8443?token=secret", "https://[2606:4700::1111]:8443/…"),
+            ("none", ""),
+        ] {
+            assert_eq!(without_path(url), left);
+        }
+    }
 
     #[test]
     fn only_https_to_the_internet_is_taken() {

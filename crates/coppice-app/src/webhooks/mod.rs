@@ -17,6 +17,7 @@ mod sender;
 use std::sync::Arc;
 
 use chrono::Utc;
+use coppice_core::access::Scope;
 use coppice_core::event::EventType;
 use coppice_core::limits::WEBHOOKS_MAX;
 use coppice_core::reach::Reachable;
@@ -68,6 +69,15 @@ pub struct DeliveryPage {
     pub deliveries: Vec<Delivery>,
     /// For the next answer; none when these are the last.
     pub next_cursor: Option<String>,
+}
+
+/// A webhook as this caller may see it. Many receivers know a sender by nothing
+/// but the path or the query of the URL that they gave out.
+fn shown<T>(access: &Access<T>, webhook: Webhook) -> Webhook {
+    match access.check(Scope::OrgWrite) {
+        Ok(()) => webhook,
+        Err(_) => Webhook { url: guard::without_path(&webhook.url), ..webhook },
+    }
 }
 
 fn not_found(id: &WebhookId) -> Error {
@@ -128,18 +138,20 @@ impl Webhooks {
         Ok((webhook, secret))
     }
 
-    /// Webhooks of the organization.
+    /// Webhooks of the organization; of their URLs no more than the caller may see.
     pub async fn list(&self, access: &Access) -> Result<Vec<Webhook>> {
-        Ok(self.store.webhook_list(&access.organization.id).await?)
+        let webhooks = self.store.webhook_list(&access.organization.id).await?;
+        Ok(webhooks.into_iter().map(|webhook| shown(access, webhook)).collect())
     }
 
-    /// One webhook.
+    /// One webhook; of its URL no more than the caller may see.
     ///
     /// # Errors
     /// `webhook_not_found`
     pub async fn get(&self, access: &Access<OnWebhook>) -> Result<Webhook> {
         let OnWebhook { within: InOrganization { organization }, webhook } = &access.target;
-        self.store.webhook_find(organization, webhook).await?.ok_or_else(|| not_found(webhook))
+        let found = self.store.webhook_find(organization, webhook).await?;
+        found.map(|found| shown(access, found)).ok_or_else(|| not_found(webhook))
     }
 
     /// Changes a webhook. One that is turned on goes on with what is due to it.
