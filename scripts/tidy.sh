@@ -43,6 +43,13 @@ while IFS= read -r file; do
   fi
 done < <(find crates/*/src -name '*.rs' -not -path '*/untrusted/*' -not -path 'crates/coppice-test-support/*')
 
+# A command that people are told to run has names in it that others chose: `quoted(` comes right after.
+# shellcheck disable=SC2016 # the backticks are Rust's
+while IFS= read -r file; do
+  complain "$file: a command for people in which a word is not quoted"
+done < <(search --files-with-matches --perl-regexp --null-data --include='*.rs' \
+  '[`"]coppice [^`"\n]*\{([a-z_]+\}|[0-9]*\}(?![\s\S]{0,300}quoted\())' crates/coppice/src)
+
 # What the app does follows from what it is given, so that a simulation can play it again: chance is
 # `coppice_core::random`, and nothing is decided by which of two things that are ready is looked at first.
 # The protocol's crate knows no other one, and a launcher becomes a server at once.

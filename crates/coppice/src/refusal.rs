@@ -5,6 +5,8 @@ use coppice_wire::ErrorBody;
 use reqwest::{Response, StatusCode};
 use serde_json::json;
 
+use crate::client::words::quoted;
+
 /// Why the API, or a look-up by name, said no.
 #[derive(Debug)]
 pub(crate) struct Refused {
@@ -136,7 +138,7 @@ fn own_words(body: &ErrorBody, challenge: &str) -> Option<String> {
 fn next_step(code: ErrorCode, missing_scope: Option<&str>, is_signed_in: bool) -> Option<String> {
     if code == ErrorCode::InsufficientScope {
         let scope = missing_scope.unwrap_or("SCOPE");
-        return Some(format!("make a key that has it: `coppice key create NAME --scope {scope}`"));
+        return Some(format!("make a key that has it: `coppice key create NAME --scope {}`", quoted(scope)));
     }
     known_step(code, is_signed_in).map(str::to_owned)
 }

@@ -22,6 +22,7 @@ use super::audit::{Change, recorded};
 use super::connect;
 use super::store_args::StoreArgs;
 use crate::chain::chain;
+use crate::client::words::quoted;
 use crate::serve::{LAUNCHER, metastore_options};
 
 /// Flags of `coppice admin recover`.
@@ -65,7 +66,7 @@ pub(super) async fn recover(data_dir: &Path, args: RecoverArgs) -> anyhow::Resul
     written.map_err(|error| chain(&error))?;
     let bound = archive.installation().as_str().as_bytes();
     write_durably(&data_dir.join("metastore.bound"), bound, 0o600).map_err(|error| chain(&error))?;
-    let start = crate::suggest::command(&format!("coppice serve --store {place}"));
+    let start = crate::suggest::command(&format!("coppice serve --store {}", quoted(&place.to_string())));
     say!("recovered; `{start}` makes the branches from the store, as long as that takes");
     Ok(())
 }

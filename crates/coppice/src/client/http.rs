@@ -12,6 +12,7 @@ use tokio::sync::OnceCell;
 
 use super::profiles::{Profile, ProfileFile};
 use super::transport::{answered, http_client, local_client};
+use super::words::quoted;
 use super::{ClientOptions, output, server, tokens};
 use crate::refusal::{Refused, refused};
 
@@ -113,8 +114,9 @@ impl Client {
         let key = own_key.or_else(|| file.remove("COPPICE_API_KEY")).with_context(|| {
             Refused::mistake(format!(
                 "no key: {} has none that this account may read, so set COPPICE_API_KEY, or sign in with \
-                 `coppice login {url}`",
-                data_dir.join("admin.env").display()
+                 `coppice login {}`",
+                data_dir.join("admin.env").display(),
+                quoted(&url)
             ))
         })?;
         Ok(Self::new(http, url, Credential::Bearer(key), organization))

@@ -14,6 +14,7 @@ use super::http::Client;
 use super::lookup::choose;
 use super::output::{self, day};
 use super::times;
+use super::words::all_quoted;
 
 /// Whose keys.
 #[derive(Args, Clone, Copy, Debug)]
@@ -178,11 +179,10 @@ fn made_by(keys: &[ApiKey], makers: &[ApiKey]) -> Vec<ApiKey> {
 fn tell_made(made: &[ApiKey]) {
     if !made.is_empty() {
         print(made);
-        let ids: Vec<_> = made.iter().map(|key| key.id.as_str()).collect();
         note!(
             "coppice: these were made with what was deleted, and go on working. Who knew that may know them: \
              if so, `coppice key delete {}`",
-            ids.join(" ")
+            all_quoted(made.iter().map(|key| key.id.as_str()))
         );
     }
 }
@@ -275,12 +275,12 @@ fn in_words(reason: ApiKeyReviewReason) -> &'static str {
 
 /// Says what to do about keys that are marked.
 fn suggest_review(keys: &[ApiKey]) {
-    let ids: Vec<_> = keys.iter().filter(|key| key.review.is_some()).map(|key| key.id.as_str()).collect();
-    if !ids.is_empty() {
+    let mut marked = keys.iter().filter(|key| key.review.is_some()).map(|key| key.id.as_str()).peekable();
+    if marked.peek().is_some() {
         note!(
             "coppice: who made the keys marked in the last column may know them still, and they go on working. \
              Make others for what uses them, then `coppice key delete {}`",
-            ids.join(" ")
+            all_quoted(marked)
         );
     }
 }

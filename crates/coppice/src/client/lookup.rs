@@ -68,7 +68,7 @@ impl Client {
                 bail!(Refused::mistake(format!(
                     "there are several projects: name one with --project or COPPICE_PROJECT, or choose one for \
                      good with `coppice project use {}`; there are {}",
-                    names[0],
+                    quoted(&several[0].name),
                     names.join(", ")
                 )))
             }
@@ -193,7 +193,8 @@ pub(super) fn choose<T>(
         bail!(Refused::mistake(format!("several are named {named}; use an id instead: {}", ids.join(", "))));
     }
     let found = matching.pop();
-    let missing = || Refused::not_found(format!("no {kind} is named {named}: see `coppice {kind} list`"));
+    let missing =
+        || Refused::not_found(format!("no {kind} is named {named}: see `coppice {} list`", quoted(kind)));
     found.ok_or_else(|| missing().into())
 }
 

@@ -11,6 +11,11 @@ pub(crate) fn quoted(word: &str) -> Cow<'_, str> {
     Cow::Owned(format!("'{}'", word.replace('\'', r"'\''")))
 }
 
+/// Words that a shell takes for so many, whatever is in them.
+pub(super) fn all_quoted<'a>(words: impl Iterator<Item = &'a str>) -> String {
+    words.map(quoted).collect::<Vec<_>>().join(" ")
+}
+
 /// One or several of something: `1 session`, `2 sessions`.
 pub(super) fn count(number: usize, one: &str, several: &str) -> String {
     format!("{number} {}", if number == 1 { one } else { several })
@@ -22,10 +27,17 @@ mod tests {
 
     #[test]
     fn words_are_quoted_where_a_shell_needs_it() {
-        for (word, expected) in
-            [("main", "main"), ("kid/2", "kid/2"), ("a b", "'a b'"), ("it's", r"'it'\''s'"), ("", "''")]
-        {
+        let words = [
+            ("main", "main"),
+            ("kid/2", "kid/2"),
+            ("a b", "'a b'"),
+            ("it's", r"'it'\''s'"),
+            ("x$(touch y)", "'x$(touch y)'"),
+            ("", "''"),
+        ];
+        for (word, expected) in words {
             assert_eq!(quoted(word), expected);
         }
+        assert_eq!(all_quoted(["a", "b;c"].into_iter()), "a 'b;c'");
     }
 }

@@ -5,6 +5,7 @@ use coppice_wire::{ListedBranch, TrashedBranch};
 use crate::client::http::Client;
 use crate::client::lookup::Named;
 use crate::client::output::{self, day};
+use crate::client::words::quoted;
 use crate::client::{ProjectChoice, trash};
 use crate::refusal::Refused;
 
@@ -79,7 +80,7 @@ fn bases<'a>(found: &'a [Named], listed: &[ListedBranch]) -> Vec<&'a str> {
 fn told(branch: &Named, kept: Option<&TrashedBranch>) -> String {
     let Some(kept) = kept else { return format!("deleted branch {}", branch.name) };
     // Others of its name may be there, too.
-    let back = crate::suggest::command(&format!("coppice trash restore {}", kept.id));
+    let back = crate::suggest::command(&format!("coppice trash restore {}", quoted(&kept.id)));
     let (name, until) = (&kept.name, day(&kept.purge_at));
     format!("deleted branch {name}; until {until} this brings it back: {back}")
 }

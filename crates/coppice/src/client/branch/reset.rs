@@ -14,7 +14,7 @@ use crate::client::http::Client;
 use crate::client::lookup::Place;
 use crate::client::times::since;
 use crate::client::waiting::{POLL, wait_for};
-use crate::client::words::count;
+use crate::client::words::{count, quoted};
 use crate::client::{BranchTarget, complete, output};
 
 /// What a branch shall be from now on.
@@ -92,7 +92,8 @@ pub(super) async fn reset(client: &Client, arguments: ResetArgs, as_json: bool) 
         let reason = branch.status.lifecycle.reason.unwrap_or(branch.status.message);
         bail!("branch {name} is what it was: {reason}")
     };
-    let back = crate::suggest::command(&format!("coppice branch reset {name} --version {version}"));
+    let back = format!("coppice branch reset {} --version {}", quoted(name), quoted(version));
+    let back = crate::suggest::command(&back);
     output::done(as_json, format!("{name} is {wanted}; this makes it again what it was: {back}"));
     show(client, &place, &branch, as_json).await
 }

@@ -9,7 +9,7 @@ use super::{sessions_of, show};
 use crate::client::http::Client;
 use crate::client::lookup::Place;
 use crate::client::waiting::POLL;
-use crate::client::words::count;
+use crate::client::words::{count, quoted};
 use crate::client::{BranchTarget, output};
 
 /// What a branch shall have from now on.
@@ -64,7 +64,11 @@ pub(super) async fn upgrade(client: &Client, arguments: UpgradeArgs, as_json: bo
         let note = after.status.lifecycle.reason.as_ref().map(|said| format!("; {said}")).unwrap_or_default();
         output::done(
             as_json,
-            format!("{name} has {}; `coppice branch history {name}` lists what it was{note}", image(&after)),
+            format!(
+                "{name} has {}; `coppice branch history {}` lists what it was{note}",
+                image(&after),
+                quoted(name)
+            ),
         );
     }
     show(client, &place, &after, as_json).await
