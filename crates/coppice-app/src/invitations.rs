@@ -10,7 +10,7 @@ pub(crate) mod links;
 use std::sync::Arc;
 
 use chrono::Utc;
-use coppice_core::access::Scope;
+use coppice_core::access::{Scope, check_fresh};
 use coppice_core::audit::RequestOrigin;
 use coppice_core::limits::{
     INVITATION_DAYS, INVITATIONS_PER_HOUR_MAX, INVITATIONS_PER_OWNER_AND_HOUR_MAX, OrganizationLimits,
@@ -44,7 +44,7 @@ pub struct VisibleInvitation {
     /// The invitation.
     pub invitation: Invitation,
     /// The link to accept it with; none when it has expired, or when the caller
-    /// may not invite anybody to that role.
+    /// may not invite anybody to that role, or would be asked to sign in again.
     pub link: Option<Zeroizing<String>>,
 }
 
@@ -412,8 +412,9 @@ impl Invitations {
     }
 
     fn visible<T>(&self, access: &Access<T>, record: InvitationRecord) -> Result<VisibleInvitation> {
-        // Whoever has the link can become that member.
+        // Whoever has the link can become that member, so it asks what making it asks.
         let may_invite = access.check(Scope::InviteWrite).is_ok()
+            && check_fresh(&access.caller).is_ok()
             && access.caller.check_grantable(record.invitation.role).is_ok();
         let link = match may_invite && record.invitation.is_pending {
             true => Some(self.links.link(&record)?),

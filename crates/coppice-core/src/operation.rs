@@ -185,7 +185,7 @@ operations! {
     DELETE_ORGANIZATION_INVITATION =
         Operation::new("deleteOrganizationInvitation", Scope::InviteWrite).limited_keys(Refused);
     RESEND_ORGANIZATION_INVITATION =
-        Operation::new("resendOrganizationInvitation", Scope::InviteWrite).limited_keys(Refused);
+        Operation::new("resendOrganizationInvitation", Scope::InviteWrite).asking_anew().limited_keys(Refused);
     ACCEPT_INVITATION =
         Operation::new("acceptInvitation", Scope::OrgWrite).by(User).without_scope().limited_keys(Refused);
 

@@ -130,7 +130,7 @@ pub struct Invitation {
     pub expires_at: Timestamp,
     /// Whether it can still be accepted.
     pub status: InvitationStatus,
-    /// Where it is accepted; only while it is pending, and only for those who may invite.
+    /// Where it is accepted; only while it is pending, and only for those who may invite and would not be asked to sign in again for that.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(example = "https://db.example.com/invitation?token=…", nullable = false)]
     pub invite_link: Option<String>,

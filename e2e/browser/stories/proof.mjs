@@ -36,6 +36,7 @@ export async function who_was_asked_long_ago_is_asked_before_what_cannot_be_undo
     ["DELETE", await project()],
     ["PUT", `${organization}/members/usr_nobody/role`, { role: "viewer" }],
     ["POST", `${organization}/invitations`, { email: "nobody@example.com", role: "admin" }],
+    ["POST", `${organization}/invitations/inv_nowhere/resend`],
     ["POST", `${organization}/deletion-request`],
     ["POST", `${organization}/api-keys`, everything],
     ["POST", `${organization}/api-keys`, { name: "nearly all", scopes: ["project:read", "project:write"] }],

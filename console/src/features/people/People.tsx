@@ -4,6 +4,7 @@ import { Copy, UserPlus } from "lucide-react";
 import { useState } from "react";
 import { invite, removeMember, setRole, withdraw } from "../../api/changes";
 import type { Schemas } from "../../api/client";
+import { askForProof } from "../../api/proof";
 import { invitationsQuery, peopleQuery, rolesQuery, sessionQuery } from "../../api/queries";
 import { roleTitle, useRights } from "../../api/rights";
 import { useKeys } from "../../app/keys";
@@ -162,6 +163,8 @@ function Invitations({ org, why }: { org: string; why: string | undefined }) {
   if (invitations.length === 0) return null;
   const copy = (link: string) =>
     void navigator.clipboard.writeText(link).then(() => tell("The link is copied."), tellError);
+  // Whoever signed in some time ago is shown none before they show who they are.
+  const show = () => void askForProof().then((isShown) => void (isShown && found.refetch()));
   return (
     <section className="card wide" aria-labelledby="invitations">
       <header>
@@ -189,6 +192,11 @@ function Invitations({ org, why }: { org: string; why: string | undefined }) {
                   <Button kind="bare" onClick={() => copy(invitation.invite_link ?? "")}>
                     <Copy aria-hidden="true" />
                     Copy link
+                  </Button>
+                )}
+                {!invitation.invite_link && invitation.status === "pending" && !why && (
+                  <Button kind="bare" onClick={show}>
+                    Show link
                   </Button>
                 )}
                 <Button

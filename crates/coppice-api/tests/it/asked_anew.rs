@@ -70,6 +70,12 @@ fn a_browser_that_was_found_signed_in_lets_nobody_in_who_is_asked_for_nothing() 
     };
     assert!(connects(), "who signed in a moment ago is asked for the code at once");
 
+    let invitations = format!("{organization}/invitations");
+    let waits = json!({ "email": "waits@example.com", "role": "admin" });
+    let waiting = by_door(&http, &browser, "POST", &invitations, &waits).expect(201);
+    assert!(waiting["invite_link"].is_string(), "{waiting}");
+    let waiting = format!("{invitations}/{}", waiting["id"].as_str().expect("an id"));
+
     http.metastore("update browser_sessions set signed_in_at = now() - interval '1 hour'");
     // A client that it lets in is asked as it is itself; one that was let in before, is not.
     let stale = token(&http, &browser);
@@ -87,9 +93,18 @@ fn a_browser_that_was_found_signed_in_lets_nobody_in_who_is_asked_for_nothing() 
 
     // Nobody is let in otherwise, and nothing ends.
     let invitation = json!({ "email": "found@example.com", "role": "admin" });
-    is_asked(&by_door(&http, &browser, "POST", &format!("{organization}/invitations"), &invitation));
+    is_asked(&by_door(&http, &browser, "POST", &invitations, &invitation));
+    is_asked(&by_door(&http, &browser, "POST", &format!("{waiting}/resend"), &json!({})));
     is_asked(&by_door(&http, &browser, "POST", &format!("{organization}/deletion-request"), &json!({})));
     assert!(!connects(), "who may let a device in is asked anew");
 
+    // Nor by a link that somebody else was sent.
+    let seen = http.as_key(&stale, "GET", &waiting, None).expect(200);
+    assert_eq!((&seen["status"], &seen["invite_link"]), (&json!("pending"), &Value::Null));
+    let listed = http.as_key(&stale, "GET", &invitations, None).expect(200).to_string();
+    assert!(listed.contains("waits@example.com") && !listed.contains("http"), "{listed}");
+    assert!(http.as_key(&fresh, "GET", &waiting, None).expect(200)["invite_link"].is_string());
+
+    assert_eq!(http.as_key(&fresh, "DELETE", &waiting, None).status, 204);
     assert_eq!(http.as_key(&fresh, "DELETE", &project, None).status, 204);
 }
