@@ -12,6 +12,7 @@ use coppice_wire::{
 
 use super::http::Client;
 use super::times::since;
+use super::words::harmless;
 use super::{ProjectChoice, complete, output};
 
 /// Most entries of one answer.
@@ -216,16 +217,6 @@ impl Printer {
         let process = harmless(&entry.process);
         format!("\x1b[2m{time}\x1b[0m \x1b[{colour}m{level:<7}\x1b[0m \x1b[2m{process}:\x1b[0m {message}")
     }
-}
-
-/// Whoever writes to a log must not command the terminal it is read on.
-fn harmless(text: &str) -> String {
-    let shown = |c: char| match c {
-        '\n' | '\t' => c,
-        c if c.is_control() => char::REPLACEMENT_CHARACTER,
-        c => c,
-    };
-    text.chars().map(shown).collect()
 }
 
 #[cfg(test)]

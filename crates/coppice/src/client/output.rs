@@ -103,7 +103,8 @@ fn drawn(header: &[&str], rows: Vec<Vec<Cell>>, width: Option<usize>) -> String 
     table.lines().map(|line| format!("{}\n", line.trim_end())).collect()
 }
 
-fn is_terminal() -> bool {
+/// Whether people read what is printed.
+pub(super) fn is_terminal() -> bool {
     std::io::stdout().is_terminal()
 }
 

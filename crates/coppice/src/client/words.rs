@@ -16,6 +16,17 @@ pub(super) fn all_quoted<'a>(words: impl Iterator<Item = &'a str>) -> String {
     words.map(quoted).collect::<Vec<_>>().join(" ")
 }
 
+/// A text as a terminal may show it: whoever wrote a log or a name must not command
+/// the terminal that it is read on.
+pub(super) fn harmless(text: &str) -> String {
+    let shown = |c: char| match c {
+        '\n' | '\t' => c,
+        c if c.is_control() => char::REPLACEMENT_CHARACTER,
+        c => c,
+    };
+    text.chars().map(shown).collect()
+}
+
 /// One or several of something: `1 session`, `2 sessions`.
 pub(super) fn count(number: usize, one: &str, several: &str) -> String {
     format!("{number} {}", if number == 1 { one } else { several })

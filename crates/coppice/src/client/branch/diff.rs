@@ -6,7 +6,7 @@ use clap_complete::ArgValueCandidates;
 use coppice_wire::{BranchDiff, ChangedBytes, DifferenceKind, ObjectDifference};
 
 use crate::client::http::Client;
-use crate::client::words::count;
+use crate::client::words::{count, harmless};
 use crate::client::{BranchTarget, complete, output};
 
 /// What is compared, and how it is told.
@@ -51,6 +51,7 @@ pub(super) async fn diff(client: &Client, arguments: DiffArgs, as_json: bool) ->
     waiting.finish_and_clear();
     match (as_json, arguments.sql) {
         (true, _) => output::json(&found)?,
+        (false, true) if output::is_terminal() => crate::say::piece(&script_to_read(&found.sql)),
         (false, true) => crate::say::piece(&found.sql),
         (false, false) => crate::say::piece(&summary(&found, output::has_colour())),
     }
@@ -58,6 +59,18 @@ pub(super) async fn diff(client: &Client, arguments: DiffArgs, as_json: bool) ->
         bail!("branch {} differs from branch {}", found.branch.name, found.against.name);
     }
     Ok(())
+}
+
+/// The script as people read it before they have it carried out: what a name has
+/// in it must not make it look like another one.
+fn script_to_read(sql: &str) -> String {
+    let shown = harmless(sql);
+    if shown == sql {
+        return shown;
+    }
+    format!(
+        "{shown}-- Control characters are shown as \u{fffd} here, so carry out what is written to a file.\n"
+    )
 }
 
 /// What people read.
@@ -206,6 +219,13 @@ mod tests {
             told.ends_with("\nHow many bytes of its tables differ is unknown: nobody knows.\n"),
             "{told}"
         );
+    }
+
+    #[test]
+    fn a_script_does_not_command_the_terminal_it_is_read_on() {
+        assert_eq!(script_to_read("DROP TABLE\n\tx;\n"), "DROP TABLE\n\tx;\n");
+        let told = script_to_read("DROP TABLE \"a\u{1b}[2Jb\";\n");
+        assert!(told.starts_with("DROP TABLE \"a\u{fffd}[2Jb\";\n-- Control characters"), "{told}");
     }
 
     #[test]
