@@ -23,6 +23,7 @@ use crate::invitations::links::InvitationLinks;
 
 /// How long sending one letter may take; then somebody else may try.
 const LEASE_SECONDS: u32 = 300;
+const _: () = assert!(coppice_mail::SENDING_MAX.as_secs() < LEASE_SECONDS as u64);
 /// How often due letters are looked for.
 pub(crate) const LOOK: Duration = Duration::from_secs(5);
 /// Pause after the first failure; it doubles with each one.

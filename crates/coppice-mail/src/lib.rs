@@ -5,17 +5,21 @@
 //! **Must not know** what letters are about, or when one is sent again.
 //! **Start reading** at [`Mailer::send`].
 
+mod server;
+
 use std::time::Duration;
 
 use coppice_core::error::chain;
 use lettre::message::{Mailbox, MultiPart};
-use lettre::transport::smtp::authentication::Credentials;
-use lettre::transport::smtp::client::{Tls, TlsParameters};
-use lettre::{Address, AsyncSmtpTransport, AsyncTransport, Message, Tokio1Executor};
+use lettre::{Address, Message};
 use zeroize::Zeroizing;
 
-/// How long a server may take for one step of the conversation.
-const PATIENCE: Duration = Duration::from_secs(30);
+use crate::server::Server;
+
+/// How long a server may take to take a letter.
+const PATIENCE: Duration = Duration::from_secs(120);
+/// Longest time that sending a letter takes; who sends it may be gone after that.
+pub const SENDING_MAX: Duration = PATIENCE.saturating_add(server::FAREWELL_PATIENCE);
 
 /// How the conversation with a server is protected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -87,7 +91,7 @@ pub enum MailError {
 /// A way to send letters.
 #[derive(Clone)]
 pub struct Mailer {
-    transport: AsyncSmtpTransport<Tokio1Executor>,
+    server: Server,
     from: Mailbox,
     /// What message ids end with.
     domain: String,
@@ -111,25 +115,8 @@ impl Mailer {
                 settings.from
             ))
         })?;
-        let parameters = || {
-            TlsParameters::new(settings.host.clone()).map_err(|error| {
-                MailError::Settings(format!("TLS to the mail server {}: {}", settings.host, chain(&error)))
-            })
-        };
-        let tls = match settings.protection {
-            Protection::StartTls => Tls::Required(parameters()?),
-            Protection::Tls => Tls::Wrapper(parameters()?),
-            Protection::None => Tls::None,
-        };
-        let mut builder = AsyncSmtpTransport::<Tokio1Executor>::builder_dangerous(settings.host.as_str())
-            .port(settings.port)
-            .tls(tls)
-            .timeout(Some(PATIENCE));
-        if let Some((user, password)) = &settings.credentials {
-            builder = builder.credentials(Credentials::new(user.clone(), password.to_string()));
-        }
         let domain = from.email.domain().to_owned();
-        Ok(Self { transport: builder.build(), from, domain })
+        Ok(Self { server: Server::new(settings)?, from, domain })
     }
 
     /// Hands a letter to the server.
@@ -146,21 +133,8 @@ impl Mailer {
             .message_id(Some(format!("<{}@{}>", letter.id, self.domain)))
             .multipart(MultiPart::alternative_plain_html(plain(letter), html(letter)))
             .map_err(|error| MailError::Refused(chain(&error)))?;
-        match self.transport.send(message).await {
-            Ok(_) => Ok(()),
-            Err(error) if error.is_permanent() && !is_about_us(&error) => {
-                Err(MailError::Refused(chain(&error)))
-            }
-            Err(error) => Err(MailError::Later(chain(&error))),
-        }
+        self.server.take(&message).await
     }
-}
-
-/// Whether the server refuses this client rather than the letter (RFC 4954,
-/// section 6): that is for the operator to change, and the letter can wait.
-fn is_about_us(error: &lettre::transport::smtp::Error) -> bool {
-    let code = error.status().map(u16::from);
-    code.is_none_or(|code| matches!(code, 500..=504 | 530 | 534 | 535 | 538))
 }
 
 fn plain(letter: &Letter) -> String {
