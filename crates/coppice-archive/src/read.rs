@@ -7,7 +7,7 @@ use std::os::unix::fs::FileExt as _;
 use tokio::runtime::Handle;
 
 use crate::manifest::{BLOCK, Block, FileEntry};
-use crate::write::PACK_BYTES_MAX;
+use crate::write::{PACK_BYTES_MAX, data_from};
 use crate::{Archive, ArchiveError, Manifest, Result};
 
 /// Where a base is put. Paths are from its top, and lead nowhere else.
@@ -107,7 +107,8 @@ impl Archive {
     }
 
     /// Which blocks a file lacks that may have others; where nothing is to be, nothing is
-    /// afterwards.
+    /// afterwards. A file can be longer than any disk: only what is in it, or has to be, is
+    /// looked at.
     fn compare(
         &self,
         manifest: &Manifest,
@@ -117,7 +118,12 @@ impl Archive {
     ) -> io::Result<Vec<Use>> {
         let (mut missing, mut uses) = (vec![], uses.into_iter().peekable());
         let (mut buffer, zeros) = (vec![0; BLOCK], [0; BLOCK]);
-        for number in 0..entry.size.div_ceil(BLOCK as u64) {
+        let (mut next, end) = (0, entry.size.div_ceil(BLOCK as u64));
+        loop {
+            let there = data_from(file, next * BLOCK as u64, entry.size)?.map(|byte| byte / BLOCK as u64);
+            let used = uses.peek().map(|at| at.number).filter(|number| (next..end).contains(number));
+            let Some(number) = there.into_iter().chain(used).min() else { break };
+            next = number + 1;
             let start = number * BLOCK as u64;
             let length = usize::try_from(entry.size - start).unwrap_or(BLOCK).min(BLOCK);
             let content = &mut buffer[..length];

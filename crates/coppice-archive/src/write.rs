@@ -246,7 +246,7 @@ impl BaseWriter {
 }
 
 /// Where the next bytes of a file are that are no hole, at `from` or behind it.
-fn data_from(file: &File, from: u64, size: u64) -> std::io::Result<Option<u64>> {
+pub(crate) fn data_from(file: &File, from: u64, size: u64) -> std::io::Result<Option<u64>> {
     if from >= size {
         return Ok(None);
     }

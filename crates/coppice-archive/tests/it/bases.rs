@@ -303,3 +303,26 @@ fn what_is_there_already_is_not_read_and_what_is_otherwise_becomes_what_it_was()
     assert_eq!(tree(found.path()), tree(from.path()));
     store.restore_beside(&base, Some(there.path())).expect_err("what is otherwise is not there");
 }
+
+#[test]
+fn a_file_that_is_longer_than_any_disk_is_made_of_a_similar_one_in_no_time() {
+    let store = Store::new();
+    let block = 64 << 10;
+    let from = source(&[("sparse".to_owned(), noise(block, 1))].into());
+    let sparse = File::options().write(true).open(from.path().join("sparse")).expect("a file");
+    sparse.set_len(1 << 42).expect("a length");
+    sparse.write_all_at(b"here", 1 << 41).expect("written");
+    let base = store.write(from.path(), 1, None).expect("written").base;
+    let there = source(&[("sparse".to_owned(), noise(3 * block, 2))].into());
+    let found = store.restore_beside(&base, Some(there.path())).expect("restored");
+    let found = File::open(found.path().join("sparse")).expect("a file");
+    assert_eq!(found.metadata().expect("restored").len(), 1 << 42);
+    let read = |at, length| {
+        let mut bytes = vec![0; length];
+        found.read_exact_at(&mut bytes, at).map(|()| bytes).expect("read")
+    };
+    let mut first = noise(block, 1);
+    first.extend(vec![0; 3 * block]);
+    assert!(read(0, 4 * block) == first, "what was there and has not to be is nothing");
+    assert_eq!(read((1 << 41) - 1, 6), b"\0here\0");
+}
