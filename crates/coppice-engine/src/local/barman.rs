@@ -104,8 +104,12 @@ pub async fn export_to_barman(plan: BarmanPlan, server: &BarmanServer) -> Result
     let trimmed = data.clone();
     let end = blocking(move || trim_wal(&trimmed, version.major)).await?;
     let upload = server.data(&BarmanBackup::id(made_at)).await?;
-    let packed = data.clone();
-    let bytes = blocking(move || pack(&packed, upload)).await?;
+    let (packed, disk) = (data.clone(), plan.scratch.clone());
+    let bytes = blocking(move || {
+        let disk = rustix::fs::statvfs(&disk).map_err(EngineError::io("asking how long the disk is"))?;
+        pack(&packed, disk.f_blocks.saturating_mul(disk.f_frsize), upload)
+    })
+    .await?;
     for file in log_files(&data).await? {
         let upload = server.log_file(&file).await?;
         let wal = data.clone();
@@ -253,11 +257,11 @@ fn wal_of(data: &UntrustedPath) -> io::Result<UntrustedDir> {
 
 fn send_log_file(data: &UntrustedPath, name: &str, upload: BarmanUpload) -> Result<()> {
     let action = || EngineError::io(format!("sending {name}"));
-    let (mut file, _) = wal_of(data)
+    let (file, _) = wal_of(data)
         .and_then(|wal| wal.file(name)?.ok_or_else(|| io::ErrorKind::NotFound.into()))
         .map_err(action())?;
     let mut packed = GzEncoder::new(upload, Compression::fast());
-    io::copy(&mut file, &mut packed).map_err(action())?;
+    io::copy(&mut file.take(Segment::USUAL.bytes), &mut packed).map_err(action())?;
     Ok(packed.finish().map_err(action())?.finish()?)
 }
 
@@ -288,17 +292,19 @@ fn describe(
     })
 }
 
-/// Sends the data directory. Tells how many bytes its files have.
-fn pack(data: &UntrustedPath, upload: BarmanUpload) -> Result<u64> {
+/// Sends the data directory, if its files are no longer together than the disk that they
+/// are on: a hole can be longer, and would be sent as zeros. Tells how many bytes they have.
+fn pack(data: &UntrustedPath, bytes_max: u64, upload: BarmanUpload) -> Result<u64> {
     let action = || EngineError::io("packing the data");
     let mut archive = Builder::new(GzEncoder::new(upload, Compression::fast()));
     let top = data.require().map_err(action())?;
     let mut header = header(EntryType::Directory, 0o700, 0);
     archive.append_data(&mut header, ".", io::empty()).map_err(action())?;
-    let bytes = add(&mut archive, &top, &mut PathBuf::new(), 0)?;
+    let mut left = bytes_max;
+    add(&mut archive, &top, &mut PathBuf::new(), 0, &mut left)?;
     let packed = archive.into_inner().map_err(action())?;
     packed.finish().map_err(action())?.finish()?;
-    Ok(bytes)
+    Ok(bytes_max - left)
 }
 
 fn header(kind: EntryType, mode: u32, bytes: u64) -> Header {
@@ -311,19 +317,19 @@ fn header(kind: EntryType, mode: u32, bytes: u64) -> Header {
     header
 }
 
-/// Adds what is in a directory. `path` ends where it did before.
+/// Adds what is in a directory, of which so many bytes are left. `path` ends where it did before.
 fn add(
     archive: &mut Builder<impl Write>,
     directory: &UntrustedDir,
     path: &mut PathBuf,
     depth: usize,
-) -> Result<u64> {
+    left: &mut u64,
+) -> Result<()> {
     let reading = |path: &Path| EngineError::io(format!("packing {}", path.display()));
     let refused = |path: &Path, why: &str| EngineError::Other(format!("{} {why}", path.display()));
     if depth > DEPTH_MAX {
         return Err(refused(path, "is too deep"));
     }
-    let mut bytes = 0;
     for name in directory.each_name().map_err(reading(path))? {
         let name = name.map_err(reading(path))?;
         if depth == 0 && LEFT_BEHIND.iter().any(|left| left.as_bytes() == name.to_bytes()) {
@@ -337,24 +343,26 @@ fn add(
                 let inner = inner.ok_or_else(|| refused(path, "went away"))?;
                 let mut header = header(EntryType::Directory, 0o700, 0);
                 archive.append_data(&mut header, &*path, io::empty()).map_err(reading(path))?;
-                bytes += add(archive, &inner, path, depth + 1)?;
+                add(archive, &inner, path, depth + 1, left)?;
             }
             FileType::RegularFile => {
                 let opened = directory.file(name.as_c_str()).map_err(reading(path))?;
                 let (file, stat) = opened.ok_or_else(|| refused(path, "can't be opened"))?;
-                bytes += add_file(archive, path, &file, u64::try_from(stat.st_size).unwrap_or_default())
-                    .map_err(reading(path))?;
+                let bytes = u64::try_from(stat.st_size).unwrap_or_default();
+                let fits = left.checked_sub(bytes).ok_or_else(|| refused(path, "is longer than the disk"))?;
+                *left = fits;
+                add_file(archive, path, &file, bytes).map_err(reading(path))?;
             }
             _ => return Err(refused(path, "is a link or device")),
         }
         path.pop();
     }
-    Ok(bytes)
+    Ok(())
 }
 
-fn add_file(archive: &mut Builder<impl Write>, path: &Path, file: &File, bytes: u64) -> io::Result<u64> {
+fn add_file(archive: &mut Builder<impl Write>, path: &Path, file: &File, bytes: u64) -> io::Result<()> {
     let mut header = header(EntryType::Regular, 0o600, bytes);
-    archive.append_data(&mut header, path, file.take(bytes)).map(|()| bytes)
+    archive.append_data(&mut header, path, file.take(bytes))
 }
 
 #[cfg(test)]
@@ -370,5 +378,29 @@ mod tests {
             "it may not run as root."
         );
         assert_eq!(telling(""), "");
+    }
+
+    #[test]
+    fn files_that_are_longer_than_the_disk_are_refused_and_others_counted() {
+        let home = tempfile::tempdir().expect("a directory");
+        std::fs::create_dir_all(home.path().join("base/1")).expect("a directory");
+        let sparse = |name: &str, length| {
+            let file = File::create(home.path().join(name)).expect("a file");
+            file.set_len(length).expect("a length");
+        };
+        let pack = |bytes_max| {
+            let top = UntrustedPath::new(home.path(), "").require().expect("opened");
+            let mut left = bytes_max;
+            let packed = add(&mut Builder::new(io::sink()), &top, &mut PathBuf::new(), 0, &mut left);
+            packed.map(|()| bytes_max - left)
+        };
+        sparse("base/1/1", 8192);
+        sparse("base/1/2", 100);
+        assert_eq!(pack(1 << 30).expect("packed"), 8292);
+        assert_eq!(pack(8292).expect("packed"), 8292);
+        pack(8291).expect_err("together they are too long");
+        sparse("base/1/3", 1 << 42);
+        let refused = pack(1 << 40).expect_err("it is longer than any disk");
+        assert!(refused.to_string().contains("base/1/3 is longer than the disk"), "{refused}");
     }
 }
