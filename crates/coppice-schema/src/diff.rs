@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::compare::{Fate, fates, leave_out};
 use crate::item::Item;
 use crate::order::parts;
+use crate::plan::STATEMENTS_BYTES_MAX;
 use crate::quote::comment;
 use crate::schema::{Key, Kind, Node, Schema};
 use crate::statement::Statement;
@@ -60,7 +61,7 @@ pub struct NotCompared {
 }
 
 /// Compares two schemas of one release; the statements make `from` what `to` is, unless they are
-/// longer than [`crate::STATEMENTS_BYTES_MAX`]: then the last ones are missing.
+/// longer than [`STATEMENTS_BYTES_MAX`]: then the last ones are missing, as are objects of as much text.
 pub fn diff(mut from: Schema, mut to: Schema) -> Diff {
     leave_out(&mut from, &mut to);
     let mut fates = fates(&from, &to);
@@ -109,7 +110,14 @@ fn objects(from: &Schema, to: &Schema, fates: &BTreeMap<Key, Fate>) -> Vec<Objec
         }
         changed.insert(whole);
     }
-    changed.iter().filter_map(|key| object(key, from, to)).collect()
+    let mut bytes = 0;
+    let told = changed.iter().filter_map(|key| object(key, from, to));
+    told.take_while(|object| {
+        let fits = bytes <= STATEMENTS_BYTES_MAX;
+        bytes += [&object.before, &object.after].into_iter().flatten().map(String::len).sum::<usize>();
+        fits
+    })
+    .collect()
 }
 
 fn object(key: &Key, from: &Schema, to: &Schema) -> Option<ObjectChange> {
@@ -208,6 +216,7 @@ fn not_compared(from: &Schema, to: &Schema) -> Vec<NotCompared> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::schema::LETTERS_MAX;
 
     const SERVER: &str = r#"{"kind":"server","major":18,"owner":"app","roles":["app"]}"#;
 
@@ -247,6 +256,52 @@ mod tests {
         let length: usize = found.statements.iter().map(|statement| statement.sql.len()).sum();
         let most = crate::STATEMENTS_BYTES_MAX;
         assert!((most..most + (1 << 20)).contains(&length), "{length}");
+    }
+
+    #[test]
+    fn what_no_server_has_so_much_of_is_refused() {
+        let is_read = |row: String| Schema::read([SERVER, row.as_str()]).is_ok();
+        let list = |item: &str, many: usize| vec![item; many].join(",");
+        let privileges =
+            |words: &str| format!(r#"{{"kind":"privileges","letter":"c","owner":[{words}],"everybody":[]}}"#);
+        assert!(
+            is_read(privileges(&list(r#""SELECT""#, 32))) && !is_read(privileges(&list(r#""SELECT""#, 33)))
+        );
+        assert!(!is_read(privileges(&format!("\"{}\"", "x".repeat(33)))));
+        let column = |name: &str, word: &str| {
+            format!(
+                r#"{{"kind":"column","class":1259,"oid":10,"sub":1,"on":"s.t","name":"{name}","of_view":false,"local":true,
+                    "inherits":false,"type":"text","not_null":false,"acl":[["app","{word}",false]]}}"#
+            )
+        };
+        assert!(is_read(column("c", "SELECT")) && !is_read(column(&"c".repeat(1025), "SELECT")));
+        assert!(!is_read(column("c", &"S".repeat(33))));
+        let of_type = |attributes: usize| {
+            let attributes = list(r#"["a","text",null]"#, attributes);
+            format!(
+                r#"{{"kind":"type","class":1247,"oid":10,"name":"s.t","schema":"s","not_null":false,"attributes":[{attributes}]}}"#
+            )
+        };
+        assert!(is_read(of_type(1664)) && !is_read(of_type(1665)));
+        let letter = privileges("");
+        let many = vec![letter.as_str(); LETTERS_MAX + 1];
+        assert!(Schema::read(many[1..].iter().copied()).is_ok() && Schema::read(many).is_err());
+    }
+
+    #[test]
+    fn objects_are_not_said_without_end_either() {
+        let comment = "x".repeat(1 << 20);
+        let schema = |number: usize| {
+            format!(
+                r#"{{"kind":"schema","class":2615,"oid":{number},"name":"s{number}","owner":"app","comment":"{comment}"}}"#
+            )
+        };
+        let rows: Vec<_> = [SERVER.to_owned()].into_iter().chain((1..40).map(schema)).collect();
+        let found = diff(
+            Schema::read([SERVER]).expect("rows"),
+            Schema::read(rows.iter().map(String::as_str)).expect("rows"),
+        );
+        assert!((16..=18).contains(&found.objects.len()), "{}", found.objects.len());
     }
 
     #[test]

@@ -1,10 +1,61 @@
 //! Objects of a schema as the catalogue has them. Names are written as SQL
 //! writes them: quoted where they have to be, and with their schema.
 
-use serde::Deserialize;
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer};
+
+/// Bytes of a name with its schema, both quoted; PostgreSQL's have 63 each.
+const NAME_LENGTH_MAX: usize = 1024;
+/// Words for what may be done with an object, and bytes of one. PostgreSQL has eight for a table.
+const PRIVILEGES_MAX: usize = 32;
+const PRIVILEGE_LENGTH_MAX: usize = 32;
+/// Attributes of a type; PostgreSQL's limit for the columns of a row (manual, appendix K).
+const ATTRIBUTES_MAX: usize = 1664;
+/// Options of a relation, of which PostgreSQL has some forty.
+const OPTIONS_MAX: usize = 256;
 
 /// An entry of `pg_depend`: class, oid, number of the column.
 pub(crate) type Address = (u32, u32, i32);
+
+// What a server says is compared by pairs, and names are repeated for each privilege: what no server
+// has so much of is refused, whoever answers.
+
+fn name<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
+    let name = String::deserialize(deserializer)?;
+    if name.len() > NAME_LENGTH_MAX { Err(D::Error::custom("a name is too long")) } else { Ok(name) }
+}
+
+fn is_privilege(word: &str) -> bool {
+    word.len() <= PRIVILEGE_LENGTH_MAX
+}
+
+fn privileges<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {
+    let words = Vec::<String>::deserialize(deserializer)?;
+    match words.len() <= PRIVILEGES_MAX && words.iter().all(|word| is_privilege(word)) {
+        true => Ok(words),
+        false => Err(D::Error::custom("privileges that no server has")),
+    }
+}
+
+type Acl = Vec<(String, String, bool)>;
+
+fn acl<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Acl>, D::Error> {
+    let acl = Option::<Acl>::deserialize(deserializer)?;
+    match acl.iter().flatten().all(|(_, word, _)| is_privilege(word)) {
+        true => Ok(acl),
+        false => Err(D::Error::custom("privileges that no server has")),
+    }
+}
+
+fn at_most<'de, D: Deserializer<'de>, T: Deserialize<'de>, const MAX: usize>(
+    deserializer: D,
+) -> Result<Option<Vec<T>>, D::Error> {
+    let found = Option::<Vec<T>>::deserialize(deserializer)?;
+    match found.as_ref().is_none_or(|found| found.len() <= MAX) {
+        true => Ok(found),
+        false => Err(D::Error::custom("more of them than a server has")),
+    }
+}
 
 /// A row of an answer.
 #[derive(Deserialize)]
@@ -51,6 +102,7 @@ pub(crate) struct Common {
     pub(crate) owner: Option<String>,
     pub(crate) comment: Option<String>,
     /// Who, what, whether they may pass it on; "" is everybody.
+    #[serde(default, deserialize_with = "acl")]
     pub(crate) acl: Option<Vec<(String, String, bool)>>,
 }
 
@@ -73,7 +125,9 @@ pub(crate) struct Server {
 #[derive(Clone, Debug, Deserialize)]
 pub(crate) struct Privileges {
     pub(crate) letter: char,
+    #[serde(deserialize_with = "privileges")]
     pub(crate) owner: Vec<String>,
+    #[serde(deserialize_with = "privileges")]
     pub(crate) everybody: Vec<String>,
 }
 
@@ -106,6 +160,7 @@ pub(crate) struct Type {
     pub(crate) not_null: bool,
     pub(crate) collation: Option<String>,
     /// Name, type, collation.
+    #[serde(default, deserialize_with = "at_most::<_, _, ATTRIBUTES_MAX>")]
     pub(crate) attributes: Option<Vec<(String, String, Option<String>)>>,
     pub(crate) range: Option<Range>,
 }
@@ -151,6 +206,7 @@ pub(crate) struct Table {
     pub(crate) unlogged: bool,
     pub(crate) rls: bool,
     pub(crate) forced: bool,
+    #[serde(default, deserialize_with = "at_most::<_, _, OPTIONS_MAX>")]
     pub(crate) options: Option<Vec<String>>,
     pub(crate) partition_key: Option<String>,
     /// Of a partition: what belongs into it.
@@ -164,7 +220,9 @@ pub(crate) struct Table {
 
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
 pub(crate) struct Column {
+    #[serde(deserialize_with = "name")]
     pub(crate) on: String,
+    #[serde(deserialize_with = "name")]
     pub(crate) name: String,
     pub(crate) of_view: bool,
     pub(crate) local: bool,
@@ -244,6 +302,7 @@ pub(crate) struct View {
     pub(crate) name: String,
     pub(crate) schema: String,
     pub(crate) materialized: bool,
+    #[serde(default, deserialize_with = "at_most::<_, _, OPTIONS_MAX>")]
     pub(crate) options: Option<Vec<String>>,
     pub(crate) definition: String,
     pub(crate) populated: bool,

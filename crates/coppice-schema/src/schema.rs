@@ -2,8 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
+use serde::de::Error as _;
+
 use crate::item::{Address, Common, Item, LeftOut, Object, Ownership, Privileges, Row, Server};
 
+/// Kinds of objects that have privileges.
+pub(crate) const LETTERS_MAX: usize = 32;
 /// Longest way from a part to what it is a part of: the array of a row of a table.
 const PARTS_MAX: usize = 4;
 
@@ -84,6 +88,10 @@ impl Schema {
         let mut reading = Reading::default();
         for row in rows {
             reading.add(serde_json::from_str(row).map_err(BadRow)?);
+        }
+        if reading.schema.privileges.len() > LETTERS_MAX {
+            let error = serde_json::Error::custom("more kinds with privileges than a server has");
+            return Err(BadRow(error));
         }
         Ok(reading.finish())
     }
