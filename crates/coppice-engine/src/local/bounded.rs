@@ -11,6 +11,9 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::wire::Descriptions;
 
+/// What a row takes in memory, however short it is on the way.
+const ROW_BYTES: usize = 128;
+
 /// How many bytes may still come.
 #[derive(Clone, Debug)]
 pub(super) struct Allowance {
@@ -45,11 +48,11 @@ impl<S: AsyncRead + Unpin> AsyncRead for Bounded<S> {
         let before = buffer.filled().len();
         let read = Pin::new(&mut self.stream).poll_read(context, buffer);
         let bytes = buffer.filled().len() - before;
-        let take = |left: usize| left.checked_sub(bytes);
+        let rows = self.descriptions.follow(buffer.filled().get(before..).unwrap_or_default())?;
+        let take = |left: usize| left.checked_sub(bytes + rows * ROW_BYTES);
         if self.allowance.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).is_err() {
             return Poll::Ready(Err(io::Error::other("the other end sends more than it was asked for")));
         }
-        self.descriptions.follow(buffer.filled().get(before..).unwrap_or_default())?;
         read
     }
 }
@@ -88,5 +91,18 @@ mod tests {
         allowance.renew();
         endless.read_exact(&mut bytes).await.expect("and so much again");
         assert!(endless.read_exact(&mut bytes).await.is_err());
+    }
+
+    #[tokio::test]
+    async fn rows_of_nothing_are_counted_as_what_they_take() {
+        // A description of no columns, and rows of none.
+        let rows = [&b"T\0\0\0\x06\0\0"[..], &b"D\0\0\0\x06\0\0".repeat(1000)].concat();
+        let read = async |allowed| {
+            let (allowance, descriptions) = (Allowance::of(allowed), Descriptions::default());
+            let mut stream = Bounded { stream: rows.as_slice(), allowance, descriptions };
+            stream.read_to_end(&mut vec![]).await
+        };
+        assert!(read(rows.len() + 1000 * ROW_BYTES).await.is_ok());
+        assert!(read(rows.len() + 999 * ROW_BYTES).await.is_err());
     }
 }

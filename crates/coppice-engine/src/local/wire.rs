@@ -40,18 +40,19 @@ pub(super) struct Descriptions {
 }
 
 impl Descriptions {
-    /// Looks at more bytes of the server.
+    /// Looks at more bytes of the server; returns how many rows ended in them.
     ///
     /// # Errors
     /// When a message is malformed, or describes a type that PostgreSQL does not bring.
-    pub(super) fn follow(&mut self, mut bytes: &[u8]) -> io::Result<()> {
+    pub(super) fn follow(&mut self, mut bytes: &[u8]) -> io::Result<usize> {
+        let mut rows = 0;
         while !bytes.is_empty() {
             if self.header.len() < HEADER_LENGTH {
                 let (more, rest) = bytes.split_at(bytes.len().min(HEADER_LENGTH - self.header.len()));
                 self.header.extend_from_slice(more);
                 bytes = rest;
                 if self.header.len() < HEADER_LENGTH {
-                    return Ok(());
+                    return Ok(rows);
                 }
                 self.left = self.body_length()?;
             }
@@ -62,11 +63,12 @@ impl Descriptions {
             bytes = rest;
             if self.left == 0 {
                 self.check()?;
+                rows += usize::from(self.header.first() == Some(&b'D'));
                 self.header.clear();
                 self.body.clear();
             }
         }
-        Ok(())
+        Ok(rows)
     }
 
     fn is_description(&self) -> bool {
