@@ -95,13 +95,14 @@ export interface Catalogue {
 
 const RELATIONS_MAX = 5000;
 /**
- * A type of an extension (16384 is the first id that is not PostgreSQL's own) is compared by what its extension brought:
- * only a superuser says what sorts a type.
+ * A type of an extension (16384 is the first id that is not PostgreSQL's own), or a domain over one, is compared by
+ * what its extension brought: only a superuser says what sorts a type.
  */
-const OPERATORS = `coalesce((select s.nspname from pg_opclass k
-      join pg_amop m on m.amopfamily = k.opcfamily and m.amoplefttype = a.atttypid and m.amoprighttype = a.atttypid
+const OPERATORS = `coalesce((select s.nspname from pg_type t
+      join pg_opclass k on k.opcintype = coalesce(nullif(t.typbasetype, 0), t.oid)
+      join pg_amop m on m.amopfamily = k.opcfamily and m.amoplefttype = k.opcintype and m.amoprighttype = k.opcintype
       join pg_operator o on o.oid = m.amopopr join pg_namespace s on s.oid = o.oprnamespace
-    where a.atttypid >= 16384 and k.opcintype = a.atttypid and k.opcdefault and k.opcmethod = 403
+    where t.oid = a.atttypid and k.opcintype >= 16384 and k.opcdefault and k.opcmethod = 403
       and m.amopstrategy = 3 and o.oprname = '='), 'pg_catalog')`;
 /** It is the page that asks, so it is asked with names of the catalogue only: what others made there must not answer. */
 const RELATIONS = `select n.nspname, c.relname, c.relkind, c.reltuples::int8,
