@@ -5,7 +5,7 @@
 //! goes over is decided by names that the new one has been given, never by what the old one
 //! says that a role is.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use coppice_core::branch::{MANAGED_ROLE, READER_ROLE};
 
@@ -208,19 +208,21 @@ async fn roles_of(old: &Session) -> Result<Vec<String>> {
 /// From 16 on, who made a role administers it by a membership. So the managed role gets
 /// one in each, but in those that are members of it, and is who made it all.
 fn with_administration(memberships: Vec<Membership>, roles: &[String]) -> Vec<Membership> {
-    let mut below = BTreeSet::from([MANAGED_ROLE.to_owned()]);
-    loop {
-        let members =
-            memberships.iter().filter(|one| below.contains(&one.role)).map(|one| one.member.clone());
-        let known = below.len();
-        below.extend(members.collect::<Vec<_>>());
-        if below.len() == known {
-            break;
+    let (mut members, mut own) = (BTreeMap::<_, Vec<_>>::new(), BTreeMap::new());
+    for one in &memberships {
+        members.entry(one.role.as_str()).or_default().push(one.member.as_str());
+        if one.member == MANAGED_ROLE {
+            own.entry(one.role.as_str()).or_insert(one);
         }
     }
-    let administered: BTreeSet<_> = roles.iter().filter(|role| !below.contains(*role)).cloned().collect();
+    let (mut below, mut left) = (BTreeSet::from([MANAGED_ROLE]), vec![MANAGED_ROLE]);
+    while let Some(role) = left.pop() {
+        left.extend(members.get(role).into_iter().flatten().filter(|member| below.insert(**member)));
+    }
+    let administered: BTreeSet<_> =
+        roles.iter().filter(|role| !below.contains(role.as_str())).cloned().collect();
     let given = administered.iter().map(|role| {
-        let own = memberships.iter().find(|one| one.role == *role && one.member == MANAGED_ROLE);
+        let own = own.get(role.as_str());
         Membership {
             role: role.clone(),
             member: MANAGED_ROLE.to_owned(),
@@ -244,24 +246,24 @@ fn with_administration(memberships: Vec<Membership>, roles: &[String]) -> Vec<Me
 
 /// A grantor has to administer a role before it grants it. Of one that does not any
 /// more, the memberships stay and the name is left out.
-fn in_order(mut left: Vec<Membership>) -> Vec<Membership> {
-    let (mut done, mut administers) = (vec![], BTreeSet::new());
-    loop {
-        let is_possible = |one: &Membership| {
-            ["", PLATFORM_ROLE].contains(&one.grantor.as_str())
-                || administers.contains(&(one.role.clone(), one.grantor.clone()))
-        };
-        let (possible, rest): (Vec<_>, Vec<_>) = left.into_iter().partition(is_possible);
-        if possible.is_empty() {
-            done.extend(rest.into_iter().map(|one| Membership { grantor: String::new(), ..one }));
-            return done;
+fn in_order(memberships: Vec<Membership>) -> Vec<Membership> {
+    let (mut next, mut waiting) = (VecDeque::new(), BTreeMap::<_, Vec<_>>::new());
+    for one in memberships {
+        match ["", PLATFORM_ROLE].contains(&one.grantor.as_str()) {
+            true => next.push_back(one),
+            false => waiting.entry((one.role.clone(), one.grantor.clone())).or_default().push(one),
         }
-        administers.extend(
-            possible.iter().filter(|one| one.is_admin).map(|one| (one.role.clone(), one.member.clone())),
-        );
-        done.extend(possible);
-        left = rest;
     }
+    let mut done = vec![];
+    while let Some(one) = next.pop_front() {
+        if one.is_admin {
+            next.extend(waiting.remove(&(one.role.clone(), one.member.clone())).into_iter().flatten());
+        }
+        done.push(one);
+    }
+    let rest = waiting.into_values().flatten();
+    done.extend(rest.map(|one| Membership { grantor: String::new(), ..one }));
+    done
 }
 
 /// Gives roles and databases their settings, as the last thing: they would be in the
@@ -340,6 +342,23 @@ mod tests {
         let ordered: Vec<_> = in_order(made).into_iter().map(|one| (one.member, one.grantor)).collect();
         let expected = [("b", "platform"), ("c", "b"), ("d", "")].map(|(a, b)| (a.to_owned(), b.to_owned()));
         assert_eq!(ordered, expected);
+    }
+
+    /// Nobody waits for an end of what takes the square of it.
+    #[test]
+    fn however_long_a_chain_of_grants_is_it_is_put_into_order() {
+        const MANY: usize = 30_000;
+        let name = |number: usize| if number == 0 { "platform".to_owned() } else { format!("r{number}") };
+        let chain = (1..MANY).rev().map(|number| member("a", &name(number), &name(number - 1), true));
+        let ordered = in_order(chain.collect());
+        assert!(ordered.iter().zip(1..).all(|(one, number)| one.member == name(number)));
+        assert_eq!(ordered.len(), MANY - 1);
+        let below = (1..MANY).rev().map(|number| match number {
+            1 => member(MANAGED_ROLE, "r1", "", false),
+            _ => member(&name(number - 1), &name(number), "", false),
+        });
+        let roles: Vec<_> = (1..MANY).map(name).collect();
+        assert_eq!(with_administration(below.collect(), &roles).len(), MANY - 1, "nothing is given");
     }
 
     #[test]
