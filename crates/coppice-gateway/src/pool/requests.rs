@@ -282,6 +282,7 @@ impl Exchange<'_> {
         if known.statement.surroundings == surroundings {
             return Ok(Some(known.clone()));
         }
+        self.state.worked_on(known.statement.rest.len());
         let statement = self.library.of(&known.statement.rest, &surroundings).map_err(Broken::Refused)?;
         self.statements.replace(name, &statement);
         Ok(self.statements.get(name).cloned())
