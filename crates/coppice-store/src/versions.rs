@@ -131,6 +131,7 @@ impl Store {
         sqlx::query(
             "update branches b set volume_id = $2, replacement_id = null, replacement_reason = '',
                  verifiers_checkpoint = null,
+                 proven_spec = case n.image_major when o.image_major then b.proven_spec end,
                  image_major = case n.image_major when o.image_major then b.image_major else n.image_major end,
                  image_minor = case n.image_major when o.image_major then b.image_minor else n.image_minor end,
                  root_id = coalesce((select nullif(coalesce(s.root_id, s.id), b.id) from volumes v
