@@ -322,7 +322,8 @@ fn a_caller_that_reads_all_the_time_leaves_others_room_to_read() {
         assert_eq!(ask(&other, "SELECT 1").expect(200)["rows"], json!([[1]]));
         let ended: Vec<_> = sleeping.into_iter().map(|one| one.join().expect("an answer")).collect();
         let refused = ended.iter().filter(|status| **status == 429).count();
-        assert!(refused >= 1 && ended.iter().all(|status| [200, 429].contains(status)), "{ended:?}");
+        // Who waited has less time left than the statement takes.
+        assert!(refused >= 1 && ended.iter().all(|status| [200, 400, 429].contains(status)), "{ended:?}");
     });
 }
 
