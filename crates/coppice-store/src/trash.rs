@@ -46,6 +46,11 @@ impl Store {
         id: &BranchId,
         keep: Duration,
     ) -> Result<bool> {
+        // Its replacement may be taking its place: what both statements look at is as it is after that.
+        sqlx::query("select from branches where id = $1 for update")
+            .bind(id.as_str())
+            .execute(&mut **tx)
+            .await?;
         sqlx::query(
             "with given_up as (
                  select b.id, v.id as volume_id, v.host_id from branches b join volumes v on v.id = b.replacement_id

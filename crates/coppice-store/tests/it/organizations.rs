@@ -28,7 +28,7 @@ async fn begin_to_disable(store: &Store) -> Tx {
 }
 
 /// Waits until this task waits for a lock, or is done.
-async fn wait_until_it_waits<T>(sql: &mut PgConnection, task: &JoinHandle<T>) {
+pub(crate) async fn wait_until_it_waits<T>(sql: &mut PgConnection, task: &JoinHandle<T>) {
     let waiting = "select count(*) from pg_stat_activity
                    where datname = current_database() and wait_event_type = 'Lock'";
     let deadline = Instant::now() + PATIENCE;

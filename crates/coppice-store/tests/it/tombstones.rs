@@ -9,6 +9,7 @@ use coppice_core::organization::Holder;
 use coppice_core::{BranchId, HostId, InstanceId, ProjectId, VolumeId};
 use coppice_store::{Doomed, NewReplica, Store};
 
+use crate::organizations::wait_until_it_waits;
 use crate::postgres::Postgres;
 use crate::with_rows;
 
@@ -126,6 +127,38 @@ async fn what_a_branch_lets_go_of_is_named_once() {
             assert_eq!(named, if is_named { ALL } else { let_go_of }, "{what}, named before: {is_named}");
         }
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_branch_that_is_deleted_while_it_is_replaced_is_kept_as_it_is_then() {
+    let server = Postgres::shared();
+    let (store, mut sql) = with_rows(&server.database().await).await;
+    sqlx::raw_sql(MANY_VOLUMES).execute(&mut sql).await.unwrap();
+    sqlx::raw_sql("update volumes set state = 'admitted'").execute(&mut sql).await.unwrap();
+    let mut replacing = store.begin().await.unwrap();
+    let replace = "update branches set volume_id = 'next', replacement_id = null, replacement_reason = ''";
+    sqlx::raw_sql(replace).execute(&mut *replacing).await.unwrap();
+    let other = store.clone();
+    let trashing = tokio::spawn(async move { trash(&other).await });
+    wait_until_it_waits(&mut sql, &trashing).await;
+    replacing.commit().await.unwrap();
+    assert!(trashing.await.unwrap(), "its data is there");
+    let named: i64 = sqlx::query_scalar("select count(*) from tombstones").fetch_one(&mut sql).await.unwrap();
+    assert_eq!(named, 0, "it lets go of nothing");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_named_although_it_is_there_is_not_named_any_more() {
+    let server = Postgres::shared();
+    let options = server.database().await;
+    let (_, mut sql) = with_rows(&options).await;
+    sqlx::raw_sql(MANY_VOLUMES).execute(&mut sql).await.unwrap();
+    sqlx::raw_sql(NAME_ALL).execute(&mut sql).await.unwrap();
+    let migration = include_str!("../../migrations/0700_tombstones_of_what_is_there.sql");
+    sqlx::raw_sql(migration).execute(&mut sql).await.unwrap();
+    let query = "select string_agg(volume_id, ' ' order by volume_id) from tombstones";
+    let named: String = sqlx::query_scalar(query).fetch_one(&mut sql).await.unwrap();
+    assert_eq!(named, "next replica");
 }
 
 #[tokio::test(flavor = "multi_thread")]
