@@ -6,9 +6,24 @@ use serde::{Deserialize, Deserializer};
 
 /// Bytes of a name with its schema, both quoted; PostgreSQL's have 63 each.
 const NAME_LENGTH_MAX: usize = 1024;
-/// Words for what may be done with an object, and bytes of one. PostgreSQL has eight for a table.
-const PRIVILEGES_MAX: usize = 32;
-const PRIVILEGE_LENGTH_MAX: usize = 32;
+/// What may be done with an object (PostgreSQL manual, "Privileges").
+const PRIVILEGES: [&str; 15] = [
+    "SELECT",
+    "INSERT",
+    "UPDATE",
+    "DELETE",
+    "TRUNCATE",
+    "REFERENCES",
+    "TRIGGER",
+    "CREATE",
+    "CONNECT",
+    "TEMPORARY",
+    "EXECUTE",
+    "USAGE",
+    "SET",
+    "ALTER SYSTEM",
+    "MAINTAIN",
+];
 /// Attributes of a type; PostgreSQL's limit for the columns of a row (manual, appendix K).
 const ATTRIBUTES_MAX: usize = 1664;
 /// Options of a relation, of which PostgreSQL has some forty.
@@ -25,13 +40,21 @@ fn name<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> 
     if name.len() > NAME_LENGTH_MAX { Err(D::Error::custom("a name is too long")) } else { Ok(name) }
 }
 
+fn names<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Vec<String>>, D::Error> {
+    let names = Option::<Vec<String>>::deserialize(deserializer)?;
+    match names.iter().flatten().all(|name| name.len() <= NAME_LENGTH_MAX) {
+        true => Ok(names),
+        false => Err(D::Error::custom("a name is too long")),
+    }
+}
+
 fn is_privilege(word: &str) -> bool {
-    word.len() <= PRIVILEGE_LENGTH_MAX
+    PRIVILEGES.contains(&word)
 }
 
 fn privileges<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {
     let words = Vec::<String>::deserialize(deserializer)?;
-    match words.len() <= PRIVILEGES_MAX && words.iter().all(|word| is_privilege(word)) {
+    match words.len() <= PRIVILEGES.len() && words.iter().all(|word| is_privilege(word)) {
         true => Ok(words),
         false => Err(D::Error::custom("privileges that no server has")),
     }
@@ -41,7 +64,8 @@ type Acl = Vec<(String, String, bool)>;
 
 fn acl<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Acl>, D::Error> {
     let acl = Option::<Acl>::deserialize(deserializer)?;
-    match acl.iter().flatten().all(|(_, word, _)| is_privilege(word)) {
+    let is_known = |who: &str, word: &str| who.len() <= NAME_LENGTH_MAX && is_privilege(word);
+    match acl.iter().flatten().all(|(who, word, _)| is_known(who, word)) {
         true => Ok(acl),
         false => Err(D::Error::custom("privileges that no server has")),
     }
@@ -139,21 +163,28 @@ pub(crate) struct LeftOut {
 
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
 pub(crate) struct Schema {
+    #[serde(deserialize_with = "name")]
     pub(crate) name: String,
 }
 
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
 pub(crate) struct Extension {
+    #[serde(deserialize_with = "name")]
     pub(crate) name: String,
+    #[serde(deserialize_with = "name")]
     pub(crate) schema: String,
+    #[serde(deserialize_with = "name")]
     pub(crate) version: String,
 }
 
 /// An enum, domain, composite type or range: the first of its fields that is there.
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
 pub(crate) struct Type {
+    #[serde(deserialize_with = "name")]
     pub(crate) name: String,
+    #[serde(deserialize_with = "name")]
     pub(crate) schema: String,
+    #[serde(default, deserialize_with = "names")]
     pub(crate) labels: Option<Vec<String>>,
     pub(crate) base: Option<String>,
     pub(crate) default: Option<String>,
@@ -188,7 +219,9 @@ pub(crate) struct Numbers {
 
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
 pub(crate) struct Sequence {
+    #[serde(deserialize_with = "name")]
     pub(crate) name: String,
+    #[serde(deserialize_with = "name")]
     pub(crate) schema: String,
     #[serde(rename = "type")]
     pub(crate) of_type: String,
@@ -201,7 +234,9 @@ pub(crate) struct Sequence {
 
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
 pub(crate) struct Table {
+    #[serde(deserialize_with = "name")]
     pub(crate) name: String,
+    #[serde(deserialize_with = "name")]
     pub(crate) schema: String,
     pub(crate) unlogged: bool,
     pub(crate) rls: bool,
@@ -211,6 +246,7 @@ pub(crate) struct Table {
     pub(crate) partition_key: Option<String>,
     /// Of a partition: what belongs into it.
     pub(crate) bound: Option<String>,
+    #[serde(default, deserialize_with = "names")]
     pub(crate) parents: Option<Vec<String>>,
     /// What of an old row is in the write-ahead log, where that is not the usual.
     pub(crate) identity: Option<String>,
@@ -252,7 +288,9 @@ pub(crate) struct Generated {
 
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
 pub(crate) struct Default {
+    #[serde(deserialize_with = "name")]
     pub(crate) on: String,
+    #[serde(deserialize_with = "name")]
     pub(crate) name: String,
     pub(crate) definition: String,
     pub(crate) local: bool,
@@ -260,8 +298,10 @@ pub(crate) struct Default {
 
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
 pub(crate) struct Routine {
+    #[serde(deserialize_with = "name")]
     pub(crate) short: String,
     pub(crate) arguments: String,
+    #[serde(deserialize_with = "name")]
     pub(crate) schema: String,
     pub(crate) procedure: bool,
     pub(crate) definition: String,
@@ -272,7 +312,9 @@ pub(crate) struct Routine {
 
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
 pub(crate) struct Constraint {
+    #[serde(deserialize_with = "name")]
     pub(crate) on: String,
+    #[serde(deserialize_with = "name")]
     pub(crate) name: String,
     pub(crate) of_domain: bool,
     pub(crate) is_foreign: bool,
@@ -287,9 +329,13 @@ pub(crate) struct Constraint {
 
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
 pub(crate) struct Index {
+    #[serde(deserialize_with = "name")]
     pub(crate) name: String,
+    #[serde(deserialize_with = "name")]
     pub(crate) schema: String,
+    #[serde(deserialize_with = "name")]
     pub(crate) on: String,
+    #[serde(deserialize_with = "name")]
     pub(crate) short: String,
     pub(crate) is_unique: bool,
     pub(crate) definition: String,
@@ -299,20 +345,25 @@ pub(crate) struct Index {
 
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
 pub(crate) struct View {
+    #[serde(deserialize_with = "name")]
     pub(crate) name: String,
+    #[serde(deserialize_with = "name")]
     pub(crate) schema: String,
     pub(crate) materialized: bool,
     #[serde(default, deserialize_with = "at_most::<_, _, OPTIONS_MAX>")]
     pub(crate) options: Option<Vec<String>>,
     pub(crate) definition: String,
     pub(crate) populated: bool,
+    #[serde(default, deserialize_with = "names")]
     pub(crate) columns: Option<Vec<String>>,
 }
 
 /// A trigger or rule.
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
 pub(crate) struct Switched {
+    #[serde(deserialize_with = "name")]
     pub(crate) on: String,
+    #[serde(deserialize_with = "name")]
     pub(crate) name: String,
     pub(crate) definition: String,
     /// How it is switched, as `ALTER TABLE` says it.
@@ -321,7 +372,9 @@ pub(crate) struct Switched {
 
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
 pub(crate) struct Policy {
+    #[serde(deserialize_with = "name")]
     pub(crate) on: String,
+    #[serde(deserialize_with = "name")]
     pub(crate) name: String,
     pub(crate) permissive: bool,
     pub(crate) command: String,
@@ -332,8 +385,11 @@ pub(crate) struct Policy {
 
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
 pub(crate) struct Statistics {
+    #[serde(deserialize_with = "name")]
     pub(crate) name: String,
+    #[serde(deserialize_with = "name")]
     pub(crate) schema: String,
+    #[serde(deserialize_with = "name")]
     pub(crate) on: String,
     pub(crate) definition: String,
 }

@@ -21,6 +21,5 @@ mod write;
 
 pub use catalogue::{SETTINGS, queries};
 pub use diff::{Change, Diff, NotCompared, ObjectChange, diff};
-pub use plan::STATEMENTS_BYTES_MAX;
 pub use schema::{BadRow, Schema};
-pub use statement::Statement;
+pub use statement::{STATEMENTS_BYTES_MAX, Statement};

@@ -14,15 +14,12 @@ use crate::item::{Item, Type};
 use crate::order::by_needs;
 use crate::quote::comment;
 use crate::schema::{Key, Kind, Node, Schema, part};
-use crate::statement::Statement;
+use crate::statement::{STATEMENTS_BYTES_MAX, Statement};
 use crate::write::alter::{attach, body, common, detach, is_moved};
 use crate::write::columns::is_retyped;
 use crate::write::create::{create, default_of, replica_identity};
 use crate::write::drop::drop;
 use crate::write::{grants, phrase, set_comment, types};
-
-/// Bytes of statements after which no more are made.
-pub const STATEMENTS_BYTES_MAX: usize = 16 << 20;
 
 /// See the module.
 pub(crate) fn statements(from: &Schema, to: &Schema, fates: &BTreeMap<Key, Fate>) -> Vec<Statement> {

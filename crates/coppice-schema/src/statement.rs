@@ -1,5 +1,41 @@
 //! A step from one schema to the other.
 
+/// Bytes of statements after which no more are made.
+pub const STATEMENTS_BYTES_MAX: usize = 16 << 20;
+
+/// Statements of one object, without those after so many that all of them together are too many.
+#[derive(Default)]
+pub(crate) struct Cut {
+    pub(crate) statements: Vec<String>,
+    bytes: usize,
+}
+
+impl Cut {
+    /// As many of these as are made.
+    pub(crate) fn of(statements: impl IntoIterator<Item = String>) -> Vec<String> {
+        let mut cut = Self::default();
+        let mut statements = statements.into_iter();
+        while !cut.is_full()
+            && let Some(statement) = statements.next()
+        {
+            cut.push(statement);
+        }
+        cut.statements
+    }
+
+    pub(crate) fn is_full(&self) -> bool {
+        self.bytes > STATEMENTS_BYTES_MAX
+    }
+
+    /// Adds one, unless there are too many.
+    pub(crate) fn push(&mut self, statement: String) {
+        if !self.is_full() {
+            self.bytes += statement.len();
+            self.statements.push(statement);
+        }
+    }
+}
+
 /// A statement.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Statement {

@@ -3,6 +3,7 @@
 use crate::item::{Item, Sequence, Switched, Table, View};
 use crate::normal::normal;
 use crate::schema::{Node, Schema};
+use crate::statement::Cut;
 use crate::write::create::{index_definition, set, table_flags, view};
 use crate::write::{columns, grants, set_comment, set_owner, types};
 
@@ -104,7 +105,7 @@ pub(crate) fn detach(of: &Table) -> Vec<String> {
         Some(_) => format!("ALTER TABLE {parent} DETACH PARTITION {}", of.name),
         None => format!("ALTER TABLE {} NO INHERIT {parent}", of.name),
     };
-    of.parents.iter().flatten().map(take).collect()
+    Cut::of(of.parents.iter().flatten().map(take))
 }
 
 /// Gives a table its parents.
@@ -113,7 +114,7 @@ pub(crate) fn attach(of: &Table) -> Vec<String> {
         Some(bound) => format!("ALTER TABLE {parent} ATTACH PARTITION {} {bound}", of.name),
         None => format!("ALTER TABLE {} INHERIT {parent}", of.name),
     };
-    of.parents.iter().flatten().map(give).collect()
+    Cut::of(of.parents.iter().flatten().map(give))
 }
 
 fn options(what: &str, old: Option<&[String]>, new: Option<&[String]>) -> Vec<String> {

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::item::Item;
 use crate::schema::{Key, Kind, Node, Schema};
+use crate::statement::Cut;
 
 /// Who may do something.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -92,18 +93,18 @@ pub(crate) fn give(node: &Node, schema: &Schema, target: Option<&Schema>) -> Vec
 
 /// Changes who may do what from one set to the other.
 pub(crate) fn change(node: &Node, old: &BTreeSet<Grant>, new: &BTreeSet<Grant>) -> Vec<String> {
-    let mut statements = vec![];
     let lead = lead(node);
-    for ((grantee, _), privileges) in grouped(old.difference(new), |_| false) {
+    let revoked = grouped(old.difference(new), |_| false).into_iter().map(|((grantee, _), privileges)| {
         let (from, on) = (name(&grantee, node), object(node, Some(&privileges)));
-        statements.push(format!("{lead}REVOKE {on} FROM {from}"));
-    }
-    for ((grantee, may_pass), privileges) in grouped(new.difference(old), |may_pass| may_pass) {
+        format!("{lead}REVOKE {on} FROM {from}")
+    });
+    let granted = grouped(new.difference(old), |may_pass| may_pass);
+    let granted = granted.into_iter().map(|((grantee, may_pass), privileges)| {
         let (to, on) = (name(&grantee, node), object(node, Some(&privileges)));
         let passing = if may_pass { " WITH GRANT OPTION" } else { "" };
-        statements.push(format!("{lead}GRANT {on} TO {to}{passing}"));
-    }
-    statements
+        format!("{lead}GRANT {on} TO {to}{passing}")
+    });
+    Cut::of(revoked.chain(granted))
 }
 
 fn grouped<'a>(

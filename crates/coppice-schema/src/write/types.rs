@@ -2,6 +2,7 @@
 
 use crate::item::{Range, Type};
 use crate::quote::literal;
+use crate::statement::Cut;
 
 /// What makes a type; a domain with constraints.
 pub(crate) fn create(of: &Type, constraints: &[String]) -> String {
@@ -53,7 +54,7 @@ fn attribute((name, of_type, collation): &Attribute) -> String {
 /// The labels that an enum gets, if it gets some and nothing else.
 pub(crate) fn new_labels(of: &Type, old: &[String], new: &[String]) -> Option<Vec<String>> {
     let mut left = old.iter().peekable();
-    let mut added = vec![];
+    let mut added = Cut::default();
     let mut before: Option<&String> = None;
     for label in new {
         if left.next_if_eq(&label).is_none() {
@@ -66,7 +67,7 @@ pub(crate) fn new_labels(of: &Type, old: &[String], new: &[String]) -> Option<Ve
         }
         before = Some(label);
     }
-    left.peek().is_none().then_some(added)
+    left.peek().is_none().then_some(added.statements)
 }
 
 /// What makes a composite type another one, where attributes only come and go.
