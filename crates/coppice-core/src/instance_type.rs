@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::parameter::CONNECTIONS_MAX;
+use crate::limits::CONNECTIONS_MAX;
 
 /// A size; what it costs, a price list says.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -67,3 +67,6 @@ pub const LETTERS_PER_ADDRESS_AND_DAY_MAX: u32 = 20;
 pub const INVITATIONS_PER_ADDRESS_AND_DAY_MAX: u32 = 5;
 /// Members to whom an organization gives more rights within a rolling hour.
 pub const MEMBER_CHANGES_PER_HOUR_MAX: u32 = 200;
+
+/// Most that `max_connections` of a branch may be.
+pub const CONNECTIONS_MAX: u32 = 5000;

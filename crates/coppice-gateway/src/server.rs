@@ -78,7 +78,7 @@ pub(crate) async fn sign_in(
     }
 }
 
-/// Ours to report, because the client is still there.
+/// The client is still there, and is told.
 fn lost(end: End) -> End {
     match end {
         End::Gone(error) => {

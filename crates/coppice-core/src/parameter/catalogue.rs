@@ -67,9 +67,6 @@ impl Parameter {
     }
 }
 
-/// Most that `max_connections` may be.
-pub const CONNECTIONS_MAX: u32 = 5000;
-
 /// Every parameter an owner may set, by section.
 pub static PARAMETERS: LazyLock<Vec<Parameter>> =
     LazyLock::new(|| [sessions::SESSIONS, resources::RESOURCES, planning::PLANNING, wal::WAL].concat());

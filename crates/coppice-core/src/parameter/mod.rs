@@ -16,7 +16,7 @@ use crate::error::excerpt;
 use crate::instance_type::InstanceType;
 use crate::{Error, ErrorCode, Result};
 
-pub use catalogue::{CONNECTIONS_MAX, DEFAULT_PRELOAD_LIBRARIES, PARAMETERS, PRELOAD_LIBRARIES};
+pub use catalogue::{DEFAULT_PRELOAD_LIBRARIES, PARAMETERS, PRELOAD_LIBRARIES};
 pub use recommendation::Observed;
 use recommendation::{Settings, recommend};
 pub use value::ParameterKind;

@@ -9,7 +9,8 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::value::{GIB, KIB, MIB, bytes, in_bytes, in_time, millis};
-use super::{CONNECTIONS_MAX, Parameter, ParameterKind};
+use super::{Parameter, ParameterKind};
+use crate::limits::CONNECTIONS_MAX;
 
 /// Fewer accesses than this say nothing about a cache.
 const ACCESSES_MIN: u64 = 1_000_000;

@@ -87,6 +87,8 @@ async fn turns(of_client: &[u8], of_server: &[u8], heard_by_server: bool) -> Vec
         if !woken.0.load(Ordering::Relaxed) {
             return all;
         }
+        // Streams have their turns, too, which begin anew with each of this task.
+        tokio::task::yield_now().await;
     }
 }
 

@@ -12,7 +12,7 @@ use crate::keys::{KnownKey, Target};
 use crate::metrics;
 use crate::negotiate::Client;
 use crate::pool::backend::{Backend, PoolKey, Reported, User};
-use crate::pool::exchange::{Broken, Exchange, Outcome, State};
+use crate::pool::exchange::{Broken, Exchange, HELD_MAX, Outcome, State};
 use crate::pool::idle::{self, Wish};
 use crate::pool::places::{Crowd, Grant};
 use crate::pool::pools::Pool;
@@ -115,6 +115,7 @@ impl Gateway {
     /// Serves a client of a pool until it is gone.
     pub(crate) async fn serve_member(&self, client: &mut Client, member: &mut Member) -> Result<(), End> {
         loop {
+            client.connection.trim(HELD_MAX);
             if idle::wait(&mut client.connection, &mut member.statements).await? == Wish::Leave {
                 return Ok(());
             }

@@ -24,6 +24,7 @@ mod requests;
 mod room;
 mod settings;
 mod statement;
+mod unused;
 mod watch;
 
 pub(crate) use member::Member;

@@ -14,17 +14,13 @@ use crate::pool::exchange::HELD_MAX;
 use crate::pool::places::{Places, Shared};
 use crate::pool::room::Room;
 use crate::pool::statement::Library;
+use crate::pool::unused::Unused;
 
 /// Places before a server has said how many sessions it takes.
 const CAPACITY_AT_FIRST: usize = 4;
 /// The part of a server's sessions that a pool takes; the others are for
 /// connections that are not pooled.
 const SHARE: usize = 2;
-/// Sessions that nobody uses and that are kept for the next client, of all branches together: there
-/// are as many descriptors, and no limit of clients counts them. Each branch may keep some of its own
-/// whatever the others have.
-const UNUSED_MAX: usize = 2048;
-const OWN_UNUSED: usize = 50;
 /// How often it is looked for sessions that nobody uses any more.
 const LOOKS_PER_TIMEOUT: u32 = 4;
 
@@ -45,24 +41,6 @@ pub(crate) struct Pool {
     /// How many sessions nobody uses, of all branches.
     unused: Arc<AtomicUsize>,
     is_watched: AtomicBool,
-}
-
-/// A session that nobody uses, counted for as long as this lives.
-pub(crate) struct Unused(Arc<AtomicUsize>);
-
-impl Unused {
-    /// Counts one more of a branch that has `own`; none where there are too many.
-    fn among(all: &Arc<AtomicUsize>, own: usize) -> Option<Self> {
-        let unused = Self(all.clone());
-        let others = all.fetch_add(1, Ordering::Relaxed);
-        (own < OWN_UNUSED || others < UNUSED_MAX).then_some(unused)
-    }
-}
-
-impl Drop for Unused {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
-    }
 }
 
 impl Pools {
@@ -126,21 +104,5 @@ impl Pool {
                 return;
             }
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn one_branch_keeps_so_many_unused_sessions_and_leaves_some_to_each_of_the_others() {
-        let all = Arc::default();
-        let of_one: Vec<_> = (0..UNUSED_MAX * 2).map_while(|own| Unused::among(&all, own)).collect();
-        assert_eq!(of_one.len(), UNUSED_MAX);
-        let of_another: Vec<_> = (0..UNUSED_MAX).map_while(|own| Unused::among(&all, own)).collect();
-        assert_eq!(of_another.len(), OWN_UNUSED);
-        drop((of_one, of_another));
-        assert_eq!(all.load(Ordering::Relaxed), 0, "also what was refused");
     }
 }

@@ -1,6 +1,7 @@
 //! Sessions, and how long they may wait.
 
-use super::{ANY_TIMEOUT, CLIENT, CONNECTION, CONNECTIONS_MAX, LOCKS, parameter};
+use super::{ANY_TIMEOUT, CLIENT, CONNECTION, LOCKS, parameter};
+use crate::limits::CONNECTIONS_MAX;
 use crate::parameter::Parameter;
 use crate::parameter::ParameterKind::{Duration, Integer};
 use crate::parameter::Section::Connections;
