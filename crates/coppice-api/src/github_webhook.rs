@@ -5,7 +5,7 @@ use axum::response::Response;
 use axum::routing::{get, post};
 use axum::{Extension, Router};
 use coppice_app::{App, GithubDelivery};
-use coppice_core::Result;
+use coppice_core::{Error, ErrorCode, Result};
 use coppice_oauth::params::Params;
 
 use crate::arrival::{DELIVERIES, Senders};
@@ -32,6 +32,11 @@ async fn take(
     request: Request,
 ) -> Result<Response, ApiError> {
     let (parts, body) = request.into_parts();
+    if !app.github.is_there() {
+        // Whatever it is, nothing here could have signed it.
+        let refused = Error::invalid(ErrorCode::InvalidSignature, "invalid signature");
+        return answered(Err(refused), &rates, &parts);
+    }
     let _stranger = rates.progress.stranger(client_address(&parts)).await?;
     let received = match DELIVERIES.read(body, Senders::of(&parts)).await {
         Ok(received) => received,

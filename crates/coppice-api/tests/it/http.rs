@@ -161,7 +161,8 @@ fn config(control_plane: &ControlPlane, paying: Paying) -> AppConfig {
         store_interval: Duration::from_secs(10),
         drill_every: None,
         prices: Some(prices()),
-        github: Some(crate::github::app()),
+        // With and without an App.
+        github: paying.orb.is_none().then(crate::github::app),
         vercel: Some(crate::vercel::integration()),
         stripe: paying.stripe,
         orb: paying.orb,

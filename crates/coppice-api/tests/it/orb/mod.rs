@@ -422,4 +422,8 @@ fn what_orb_did_not_sign_just_now_is_refused_before_it_is_read() {
     let headers = [("x-orb-timestamp", now.as_str()), ("x-orb-signature", good.as_str())];
     let refused = crate::shared().send_text("POST", "/webhooks/orb", &headers, &body);
     refused.expect_error(400, "invalid_signature");
+    // Of what is not set up, nothing is read.
+    let large = " ".repeat((25 << 20) + 1);
+    let refused = billed.http.send_text("POST", "/webhooks/github", &[], &large);
+    refused.expect_error(400, "invalid_signature");
 }
