@@ -64,6 +64,9 @@ pub enum EngineError {
     /// What was kept is not what was written: which of it, and what is wrong.
     #[error("{0}")]
     Damaged(String),
+    /// The log of a volume has gone on without being kept, again and again.
+    #[error("its write-ahead log went on without being kept: its history begins anew in a minute")]
+    HistoryLost,
     /// There is no room left.
     #[error("no space left: {0}")]
     NoSpace(String),

@@ -56,6 +56,15 @@ impl Volume {
         Ok(needed)
     }
 
+    /// Looks, for one who asks what is kept; false where nothing is until it begins anew.
+    pub(super) fn look_for(&mut self, known: &mut Option<Known>, major: u32) -> Result<bool> {
+        match self.look(known, major) {
+            Ok(_) => Ok(true),
+            Err(EngineError::HistoryLost) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
     /// What an earlier process left; none when that is nothing.
     fn load(&mut self, major: u32) -> Result<Option<Known>> {
         let snapshots = self.snapshots.list()?;
@@ -100,8 +109,7 @@ impl Volume {
         let (path, now) = (self.path.clone(), now_ms());
         let last = self.snapshots.list()?.last().map(|facts| facts.snapshot().taken_ms);
         if last.is_some_and(|last| (last..last + BEGIN_AGAIN_MS).contains(&now)) {
-            let why = "its write-ahead log went on without being kept: its history begins anew in a minute";
-            return Err(EngineError::Other(why.to_owned()));
+            return Err(EngineError::HistoryLost);
         }
         let facts = self.snapshots.take(&path, None, &log, now)?;
         let end = facts.end();
@@ -216,6 +224,7 @@ mod tests {
     use coppice_wal::{Log, PAGE, Segment};
 
     use super::super::History;
+    use super::super::snapshots::FACTS;
     use super::super::written::{SYSTEM, Written};
     use super::*;
     use crate::local::layout::Layout;
@@ -395,5 +404,21 @@ mod tests {
         let marks = kept.marks();
         let last = marks.last().expect("a mark");
         assert!(last.gap().is_some() && last.since_ms == set - 3 * HOUR_MS, "{last:?}");
+    }
+
+    #[test]
+    fn what_is_lost_within_a_minute_of_a_snapshot_is_no_history_for_whoever_asks() {
+        let kept = Kept::begin();
+        let snapshots =
+            kept.history.open(&kept.volume).expect("opened").expect("free").history.join("snapshots");
+        fs::create_dir_all(snapshots.join("1")).expect("a directory");
+        let snapshot =
+            serde_json::json!({ "taken_ms": now_ms(), "redo": FILE, "end": FILE, "previous": null });
+        fs::write(snapshots.join("1").join(FACTS), snapshot.to_string()).expect("a file");
+        // Nothing is known of a start of the machine: what was marked since the snapshot does not count.
+        let kept_on = kept.history.look(&kept.volume, 18, None);
+        assert!(matches!(kept_on, Err(EngineError::HistoryLost)), "{kept_on:?}");
+        assert!(kept.history.read(&kept.volume, 18).expect("no trouble of the platform's").is_none());
+        assert!(kept.history.window(&kept.volume, 18).expect("no trouble of the platform's").is_none());
     }
 }

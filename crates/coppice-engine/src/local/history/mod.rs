@@ -164,7 +164,9 @@ impl History {
         let entry = self.entry(volume);
         let mut known = entry.lock();
         let Some(mut found) = self.open(volume)? else { return Ok(None) };
-        found.look(&mut known, major)?;
+        if !found.look_for(&mut known, major)? {
+            return Ok(None);
+        }
         let Some(known) = known.as_ref() else { return Ok(None) };
         Ok(Some(Found {
             marks: found.marks.read()?.into_iter().map(|entry| entry.mark).collect(),
@@ -183,7 +185,9 @@ impl History {
         let entry = self.entry(volume);
         let mut known = entry.lock();
         let Some(mut found) = self.open(volume)? else { return Ok(None) };
-        found.look(&mut known, major)?;
+        if !found.look_for(&mut known, major)? {
+            return Ok(None);
+        }
         let ends = found.marks.first()?.zip(found.marks.last()?);
         let Some((known, (first, last))) = known.as_mut().zip(ends) else { return Ok(None) };
         let ends = Found { marks: vec![first.mark, last.mark], seen_ms: known.seen_ms, ..Found::default() };
