@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use tokio::sync::Mutex;
+use parking_lot::Mutex;
 
 use super::error::{OutsideError, Result};
 
@@ -19,6 +19,8 @@ const PAUSE_MAX: Duration = Duration::from_secs(60);
 #[derive(Debug)]
 pub(crate) struct Cached<T> {
     state: Mutex<State<T>>,
+    /// Whoever fetches has it.
+    fetching: tokio::sync::Mutex<()>,
 }
 
 #[derive(Debug)]
@@ -36,13 +38,17 @@ struct Failure {
 
 impl<T> Default for Cached<T> {
     fn default() -> Self {
-        Self { state: Mutex::new(State { value: None, failure: None }) }
+        Self {
+            state: Mutex::new(State { value: None, failure: None }),
+            fetching: tokio::sync::Mutex::default(),
+        }
     }
 }
 
 impl<T> Cached<T> {
     /// The value; fetched anew if it is old or not `is_enough`, unless that was
-    /// just done: then it is what there is. All who ask wait for one fetch.
+    /// just done: then it is what there is. All who need that wait for one fetch, and
+    /// nobody else does: anybody can ask for what is not there.
     ///
     /// # Errors
     /// What `fetch` says; while it pauses after failures, what it said last.
@@ -54,17 +60,17 @@ impl<T> Cached<T> {
     where
         F: Future<Output = Result<T>>,
     {
-        let mut state = self.state.lock().await;
-        if let Some((at, value)) = &state.value {
-            let age = at.elapsed();
-            if age < AGE_MIN || (age < AGE_MAX && is_enough(value)) {
-                return Ok(value.clone());
-            }
+        if let Some(there) = self.there(&is_enough) {
+            return there;
         }
-        if let Some(failure) = state.failure.as_ref().filter(|failure| Instant::now() < failure.until) {
-            return Err(failure.error.clone());
+        let _fetching = self.fetching.lock().await;
+        // Somebody may have fetched it meanwhile.
+        if let Some(there) = self.there(&is_enough) {
+            return there;
         }
-        match fetch().await {
+        let fetched = fetch().await;
+        let mut state = self.state.lock();
+        match fetched {
             Ok(value) => {
                 let value = Arc::new(value);
                 *state = State { value: Some((Instant::now(), value.clone())), failure: None };
@@ -77,6 +83,19 @@ impl<T> Cached<T> {
                 Err(error)
             }
         }
+    }
+
+    /// What is answered without a fetch, if anything is.
+    fn there(&self, is_enough: impl Fn(&T) -> bool) -> Option<Result<Arc<T>>> {
+        let state = self.state.lock();
+        if let Some((at, value)) = &state.value {
+            let age = at.elapsed();
+            if age < AGE_MIN || (age < AGE_MAX && is_enough(value)) {
+                return Some(Ok(value.clone()));
+            }
+        }
+        let failure = state.failure.as_ref().filter(|failure| Instant::now() < failure.until);
+        failure.map(|failure| Err(failure.error.clone()))
     }
 }
 
@@ -101,6 +120,27 @@ mod tests {
         let (a, b) = tokio::join!(ask(), ask());
         assert_eq!((*a.expect("a value"), *b.expect("a value")), (0, 0));
         assert_eq!(fetches.load(Ordering::Relaxed), 1);
+    }
+
+    #[tokio::test]
+    async fn whose_value_is_there_does_not_wait_for_a_fetch_of_another() {
+        let cached = Cached::default();
+        cached.get(|_| true, || async { Ok(1) }).await.expect("a value");
+        if let Some((at, _)) = &mut cached.state.lock().value {
+            *at -= 2 * AGE_MIN;
+        }
+        let is_two = |value: &i32| *value == 2;
+        let fetching = cached.get(is_two, std::future::pending::<Result<i32>>);
+        let asking = async {
+            tokio::task::yield_now().await;
+            cached.get(|_| true, || async { Ok(3) }).await
+        };
+        let got = tokio::select! {
+            biased;
+            _ = fetching => unreachable!("it has no end"),
+            got = asking => got,
+        };
+        assert_eq!(*got.expect("a value"), 1);
     }
 
     #[tokio::test]
