@@ -247,6 +247,11 @@ impl GithubApi {
         }
     }
 
+    /// See [`GithubConfig::app_id`](super::GithubConfig::app_id).
+    pub(super) fn app_id(&self) -> &str {
+        &self.config.app_id
+    }
+
     /// What the App says who it is with.
     pub(super) fn app_token(&self) -> Result<Zeroizing<String>> {
         self.config.key.token(&self.config.app_id, Utc::now().timestamp())

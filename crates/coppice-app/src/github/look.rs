@@ -37,9 +37,12 @@ const LATER: u32 = 300;
 const PAUSE_MAX: u32 = 3600;
 /// What the check is called.
 const CHECK: &str = "Coppice";
-/// Comments of an answer, and most pages of them that are looked through.
+/// Checks of an answer.
 const PAGE: usize = 100;
-const PAGES_MAX: usize = 10;
+/// Comments of an answer, and most pages of them that are looked through. Anybody may write them: so many are
+/// shorter than the longest answer that is read, whatever of their 65,536 characters each is escaped.
+const COMMENTS_PAGE: usize = 20;
+const PAGES_MAX: usize = 15;
 
 /// Why a look came to no end.
 struct Failed {
@@ -86,6 +89,31 @@ pub(super) struct Look<'a> {
 struct Comment {
     id: i64,
     body: Option<String>,
+    user: Option<Author>,
+    performed_via_github_app: Option<AuthorApp>,
+}
+
+#[derive(Deserialize)]
+struct Author {
+    #[serde(rename = "type")]
+    kind: String,
+}
+
+#[derive(Deserialize)]
+struct AuthorApp {
+    id: i64,
+    client_id: Option<String>,
+}
+
+impl Comment {
+    /// Whether an App, named by either of its ids, wrote it, and with this line at its beginning: people see that
+    /// line, and may write it as well.
+    fn is_of(&self, app: &str, marker: &str) -> bool {
+        let is_app = |by: &AuthorApp| by.id.to_string() == app || by.client_id.as_deref() == Some(app);
+        self.body.as_deref().is_some_and(|text| text.starts_with(marker))
+            && self.user.as_ref().is_some_and(|author| author.kind == "Bot")
+            && self.performed_via_github_app.as_ref().is_none_or(is_app)
+    }
 }
 
 #[derive(Deserialize)]
@@ -291,7 +319,7 @@ impl Look<'_> {
         self.ask(method, &path, Some(&body), "a check").await.map(drop)
     }
 
-    /// The one comment of ours, found by its first line where its number is not known; its number.
+    /// The one comment of ours, found by its first line and its author where its number is not known; its number.
     async fn comment(&self, words: &Words, known: Option<i64>) -> Asked<Option<i64>> {
         let (name, number) = (&self.token.full_name, self.claimed.key.number);
         let marker = format!("<!-- coppice:{} -->", self.claimed.key.mapping);
@@ -309,14 +337,14 @@ impl Look<'_> {
             }
         }
         for page in 1..=PAGES_MAX {
-            let path = format!("/repos/{name}/issues/{number}/comments?per_page={PAGE}&page={page}");
+            let path = format!("/repos/{name}/issues/{number}/comments?per_page={COMMENTS_PAGE}&page={page}");
             let asked = self.ask(Method::GET, &path, None, "comments of a pull request");
             let comments: Vec<Comment> = asked.await?.json()?;
-            let ours = |one: &&Comment| one.body.as_deref().is_some_and(|text| text.starts_with(&marker));
-            if let Some(found) = comments.iter().find(ours) {
+            let app = self.github.app_id();
+            if let Some(found) = comments.iter().find(|one| one.is_of(app, &marker)) {
                 return edit(found.id).await.map(|_| Some(found.id));
             }
-            if comments.len() < PAGE {
+            if comments.len() < COMMENTS_PAGE {
                 break;
             }
         }
@@ -351,5 +379,21 @@ mod tests {
         assert_eq!([1, 2, 5, 60].map(|attempts| longer(SOON, attempts)), [2, 4, 32, 2048]);
         assert_eq!(longer(30, 60), PAUSE_MAX);
         assert_eq!(longer(u32::MAX, 2), u32::MAX);
+    }
+
+    #[test]
+    fn a_comment_is_ours_if_the_app_wrote_it() {
+        let comment = |body: &str, kind: &str, via: serde_json::Value| -> Comment {
+            let user = json!({ "type": kind });
+            let told = json!({ "id": 1, "body": body, "user": user, "performed_via_github_app": via });
+            serde_json::from_value(told).expect("a comment")
+        };
+        let (ours, none) = ("<!-- coppice:1 -->\ntext", serde_json::Value::Null);
+        let via = |id: i64| json!({ "id": id, "client_id": format!("Iv1.{id}") });
+        let is_ours = |app: &str, one: Comment| one.is_of(app, "<!-- coppice:1 -->");
+        assert!(is_ours("7", comment(ours, "Bot", via(7))) && is_ours("Iv1.7", comment(ours, "Bot", via(7))));
+        assert!(is_ours("7", comment(ours, "Bot", none.clone())));
+        assert!(!is_ours("7", comment(ours, "User", none)), "somebody copied its first line");
+        assert!(!is_ours("7", comment(ours, "Bot", via(8))) && !is_ours("7", comment("text", "Bot", via(7))));
     }
 }
