@@ -168,6 +168,20 @@ fn the_last_spans_are_sent_before_the_end() {
 }
 
 #[test]
+fn a_caller_keeps_no_request_out_of_the_traces() {
+    let collector = Collector::start();
+    let mut http = Http::new(tracing_to(&collector.endpoint));
+    let trace = "2af7651916cd43dd8448eb211c80319c";
+    let request =
+        http.request("GET", "/user").header("traceparent", format!("00-{trace}-b7ad6b7169203331-00"));
+    http.send(request).expect(200);
+    assert_eq!(http.platform.terminate(), Some(0));
+    let spans = collector.spans();
+    let top = spans.iter().find(|span| span.name == "GET /user").expect("a span of it");
+    assert!(top.parent_span_id.is_empty() && hex(&top.trace_id) != trace, "{top:?}");
+}
+
+#[test]
 fn a_collector_that_is_away_or_hangs_disturbs_nothing() {
     // Takes connections, and never answers.
     let silent = TcpListener::bind("127.0.0.1:0").expect("a free port");

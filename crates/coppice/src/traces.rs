@@ -158,13 +158,15 @@ impl HttpClient for Collector {
     }
 }
 
-/// Gives every request a span, a child of the caller's where its
-/// `traceparent` names one.
+/// Gives every request a span, a child of the caller's where its `traceparent` names one
+/// that is recorded: whether this one is, is not the caller's to say.
 pub(crate) async fn trace_request(request: Request, next: Next) -> Response {
     let caller = TraceContextPropagator::new().extract(&HeaderExtractor(request.headers()));
     let span = tracing::debug_span!("http", otel.kind = "server");
-    // Fails only where the span is not collected.
-    let _ = span.set_parent(caller);
+    if caller.span().span_context().is_sampled() {
+        // Fails only where the span is not collected.
+        let _ = span.set_parent(caller);
+    }
     let method = request.method().clone();
     span.set_attribute("http.request.method", method.to_string());
     let response = next.run(request).instrument(span.clone()).await;
