@@ -178,6 +178,8 @@ impl<S: AsyncRead + Unpin> AsyncRead for Bounded<S> {
         match self.left.checked_sub(buffer.filled().len() - before) {
             Some(left) => self.left = left,
             None => {
+                // Where reading fails, nothing was read.
+                buffer.set_filled(before);
                 let why = format!("it said more than {ANSWERS_MAX} bytes about a letter");
                 return Poll::Ready(Err(io::Error::other(why)));
             }
