@@ -39,6 +39,17 @@ pub(super) struct Bounded<S> {
     pub(super) descriptions: Descriptions,
 }
 
+impl<S> Bounded<S> {
+    fn check(&mut self, come: &[u8]) -> io::Result<()> {
+        let rows = self.descriptions.follow(come)?;
+        let take = |left: usize| left.checked_sub(come.len() + rows * ROW_BYTES);
+        match self.allowance.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take) {
+            Ok(_) => Ok(()),
+            Err(_) => Err(io::Error::other("the other end sends more than it was asked for")),
+        }
+    }
+}
+
 impl<S: AsyncRead + Unpin> AsyncRead for Bounded<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
@@ -47,11 +58,11 @@ impl<S: AsyncRead + Unpin> AsyncRead for Bounded<S> {
     ) -> Poll<io::Result<()>> {
         let before = buffer.filled().len();
         let read = Pin::new(&mut self.stream).poll_read(context, buffer);
-        let bytes = buffer.filled().len() - before;
-        let rows = self.descriptions.follow(buffer.filled().get(before..).unwrap_or_default())?;
-        let take = |left: usize| left.checked_sub(bytes + rows * ROW_BYTES);
-        if self.allowance.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).is_err() {
-            return Poll::Ready(Err(io::Error::other("the other end sends more than it was asked for")));
+        let come = buffer.filled().get(before..).unwrap_or_default();
+        if let Err(error) = self.check(come) {
+            // Where reading fails, nothing was read.
+            buffer.set_filled(before);
+            return Poll::Ready(Err(error));
         }
         read
     }
