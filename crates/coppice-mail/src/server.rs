@@ -32,6 +32,9 @@ pub(crate) const FAREWELL_PATIENCE: Duration = Duration::from_secs(2);
 /// Most bytes that a server may say about a letter. It takes a dozen lines for that, and a handshake.
 const ANSWERS_MAX: usize = 256 << 10;
 
+/// How a client asks for TLS.
+const UPGRADE: &[u8] = b"STARTTLS\r\n";
+
 /// A server, and how it is talked to.
 #[derive(Clone)]
 pub(crate) struct Server {
@@ -83,16 +86,23 @@ impl Server {
     }
 
     async fn converse(&self, message: &Message) -> Result<AsyncSmtpConnection, MailError> {
+        let mut connection = self.begin().await?;
+        connection.send(message.envelope(), &message.formatted()).await?;
+        Ok(connection)
+    }
+
+    /// What a server says before it is told of a letter is about no letter.
+    async fn begin(&self) -> Result<AsyncSmtpConnection, MailError> {
+        let later = |error: Error| MailError::Later(chain(&error));
         let stream = self.connect().await.map_err(|error| MailError::Later(chain(&error)))?;
         let me = ClientId::default();
-        let mut connection = AsyncSmtpConnection::connect_with_transport(stream, &me).await?;
+        let mut connection = AsyncSmtpConnection::connect_with_transport(stream, &me).await.map_err(later)?;
         if let Tls::Later(parameters) = &self.tls {
-            connection.starttls(parameters.clone(), &me).await?;
+            connection.starttls(parameters.clone(), &me).await.map_err(later)?;
         }
         if let Some(credentials) = &self.credentials {
-            connection.auth(DEFAULT_MECHANISMS, credentials).await?;
+            connection.auth(DEFAULT_MECHANISMS, credentials).await.map_err(later)?;
         }
-        connection.send(message.envelope(), &message.formatted()).await?;
         Ok(connection)
     }
 
@@ -144,17 +154,27 @@ fn connector() -> Result<TlsConnector, rustls::Error> {
     Ok(TlsConnector::from(Arc::new(config.with_root_certificates(roots).with_no_client_auth())))
 }
 
+/// Whether something is behind the last line of an answer, which has no `-` behind its code.
+fn is_more_than_an_answer(come: &[u8]) -> bool {
+    let mut lines = come.split_inclusive(|byte| *byte == b'\n');
+    let mut is_last = |line: &&[u8]| line.ends_with(b"\n") && line.get(3) != Some(&b'-');
+    lines.find(&mut is_last).is_some() && lines.next().is_some()
+}
+
 /// A stream on which the other side may say so much and no more.
 #[derive(Debug)]
 struct Bounded<S> {
     stream: S,
     address: SocketAddr,
     left: usize,
+    /// Whether the client has asked for TLS last: what comes in clear behind the answer to that
+    /// would be taken for an answer inside (RFC 3207, section 4.2).
+    is_upgrading: bool,
 }
 
 impl<S> Bounded<S> {
     fn new(stream: S, address: SocketAddr) -> Self {
-        Self { stream, address, left: ANSWERS_MAX }
+        Self { stream, address, left: ANSWERS_MAX, is_upgrading: false }
     }
 }
 
@@ -175,16 +195,20 @@ impl<S: AsyncRead + Unpin> AsyncRead for Bounded<S> {
     ) -> Poll<io::Result<()>> {
         let before = buffer.filled().len();
         ready!(Pin::new(&mut self.stream).poll_read(context, buffer))?;
-        match self.left.checked_sub(buffer.filled().len() - before) {
-            Some(left) => self.left = left,
-            None => {
-                // Where reading fails, nothing was read.
-                buffer.set_filled(before);
-                let why = format!("it said more than {ANSWERS_MAX} bytes about a letter");
-                return Poll::Ready(Err(io::Error::other(why)));
+        let come = buffer.filled().get(before..).unwrap_or_default();
+        let why = match self.left.checked_sub(come.len()) {
+            None => format!("it said more than {ANSWERS_MAX} bytes about a letter"),
+            Some(_) if self.is_upgrading && is_more_than_an_answer(come) => {
+                "it said more in clear than that it goes on with TLS".to_owned()
             }
-        }
-        Poll::Ready(Ok(()))
+            Some(left) => {
+                self.left = left;
+                return Poll::Ready(Ok(()));
+            }
+        };
+        // Where reading fails, nothing was read.
+        buffer.set_filled(before);
+        Poll::Ready(Err(io::Error::other(why)))
     }
 }
 
@@ -194,7 +218,9 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Bounded<S> {
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write(context, bytes)
+        let written = ready!(Pin::new(&mut self.stream).poll_write(context, bytes))?;
+        self.is_upgrading = bytes.get(..written).is_some_and(|sent| sent.ends_with(UPGRADE));
+        Poll::Ready(Ok(written))
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -305,6 +331,24 @@ mod tests {
             assert!(matches!(&sent, Err(MailError::Later(_))), "{protection:?}: {sent:?}");
             assert!(server.await.expect("the connection ends") < MUCH, "{protection:?}: it was listened to");
         }
+    }
+
+    #[tokio::test]
+    async fn a_server_that_takes_no_letters_now_refuses_none_of_them() {
+        let lines = [vec!["554 no\r\n"], vec!["220 here\r\n", "554 no\r\n", "554 no\r\n"]];
+        for said in lines {
+            let (port, _) = lying(said, |_| async { 0 }).await;
+            let sent = send(port, Protection::None, LONG).await;
+            assert!(matches!(&sent, Err(MailError::Later(why)) if why.contains("554")), "{sent:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn an_answer_that_came_before_the_handshake_is_none_inside_of_it() {
+        let offer = "250-hello\r\n250 STARTTLS\r\n";
+        let (port, _) = lying(vec!["220 here\r\n", offer, "220 go\r\n250 ok\r\n"], silent).await;
+        let sent = send(port, Protection::StartTls, LONG).await;
+        assert!(matches!(&sent, Err(MailError::Later(why)) if why.contains("in clear")), "{sent:?}");
     }
 
     #[tokio::test]
