@@ -267,24 +267,23 @@ impl Store {
 
     /// Writes down how an attempt ended, unless another has begun meanwhile.
     /// When its receiver wants no more, the webhook is turned off and all that
-    /// is still due to it given up.
+    /// is still due to it given up; one that has another address by now is tried there.
     pub async fn delivery_end(&self, claimed: &ClaimedDelivery, end: &AttemptEnd) -> Result<()> {
+        let mut tx = self.begin().await?;
+        sqlx::query("update webhooks set slow = $2 where id = $1 and url = $3 and slow <> $2")
+            .bind(claimed.due.webhook.as_str())
+            .bind(end.is_slow)
+            .bind(&claimed.url)
+            .execute(&mut *tx)
+            .await?;
+        let is_gone = end.next == AfterAttempt::Gone && turn_off(&mut tx, claimed).await?;
         let (state, pause) = match end.next {
             AfterAttempt::Delivered => (DeliveryState::Delivered, None),
             AfterAttempt::Again(pause) => (DeliveryState::Pending, Some(pause.as_secs_f64())),
+            AfterAttempt::Gone if !is_gone => (DeliveryState::Pending, Some(0.0)),
             AfterAttempt::GivenUp | AfterAttempt::Gone => (DeliveryState::Failed, None),
         };
-        let mut tx = self.begin().await?;
-        sqlx::query("update webhooks set slow = $2 where id = $1 and slow <> $2")
-            .bind(claimed.due.webhook.as_str())
-            .bind(end.is_slow)
-            .execute(&mut *tx)
-            .await?;
-        if end.next == AfterAttempt::Gone {
-            sqlx::query("update webhooks set enabled = false, gone = true, updated_at = now() where id = $1")
-                .bind(claimed.due.webhook.as_str())
-                .execute(&mut *tx)
-                .await?;
+        if is_gone {
             sqlx::query(
                 "update webhook_deliveries set state = 'failed', due_at = null
                  where webhook_id = $1 and due_at is not null",
@@ -342,4 +341,13 @@ impl Store {
         .await?;
         Ok(done.rows_affected() == 1)
     }
+}
+
+/// Turns the webhook off whose receiver wants no more; false where it has another one.
+async fn turn_off(tx: &mut Tx, claimed: &ClaimedDelivery) -> Result<bool> {
+    let off =
+        "update webhooks set enabled = false, gone = true, updated_at = now() where id = $1 and url = $2";
+    let done =
+        sqlx::query(off).bind(claimed.due.webhook.as_str()).bind(&claimed.url).execute(&mut **tx).await?;
+    Ok(done.rows_affected() == 1)
 }

@@ -174,6 +174,22 @@ async fn a_receiver_that_is_gone_gets_nothing_more_until_it_is_turned_on_again()
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_receiver_that_was_gone_turns_off_no_webhook_that_has_another_one_by_now() {
+    let server = Postgres::shared();
+    let (store, mut sql) = with_rows(&server.database().await).await;
+    store.event_publish().await.unwrap();
+    let id = webhook(&store, "w", &[], &[]).await;
+    happen(&store, &mut sql, 2).await;
+    let waiting = due(&store).await;
+    let claimed = store.delivery_claim(&waiting[..1], LEASE).await.unwrap();
+    run(&mut sql, "update webhooks set url = 'https://new.example.com'").await;
+    store.delivery_end(&claimed[0], &end(AfterAttempt::Gone, 410)).await.unwrap();
+    let webhook = store.webhook_find(&organization(), &id).await.unwrap().unwrap();
+    assert!(webhook.is_enabled && !webhook.is_gone);
+    assert_eq!(due(&store).await.len(), 2, "it is tried at the new one");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_replaced_secret_signs_for_a_day() {
     let server = Postgres::shared();
     let (store, mut sql) = with_rows(&server.database().await).await;
