@@ -149,6 +149,8 @@ impl Reconciler {
             // Deleted meanwhile: nothing has to be kept.
             return Ok(());
         };
+        // Nothing is kept of what no server has so much of; the branch is woken to be asked then.
+        let kept = kept.filter(|(roles, _)| roles.is_within_bounds());
         let kept = kept.map(|(mut roles, checkpoint)| {
             if role.is_pending {
                 roles.verifiers.insert(MANAGED_ROLE.to_owned(), role.password.verifier.clone());
