@@ -19,8 +19,9 @@ use coppice_core::storage::{ChangedBytes, VolumeBytes};
 use coppice_core::volume::{VolumeLabel, VolumeSource};
 use coppice_core::{ApiKeyId, InstanceId, VolumeId};
 use coppice_failpoint::failpoint;
+use coppice_turns::{Behalf, Name, Turns};
 use parking_lot::Mutex;
-use tokio::sync::{OwnedMutexGuard, Semaphore};
+use tokio::sync::OwnedMutexGuard;
 use tokio::time::timeout;
 use tokio_postgres::types::Type;
 
@@ -47,6 +48,7 @@ const FIRST_START_PATIENCE: Duration = Duration::from_secs(40);
 
 /// Of how many pairs of volumes blocks are compared at once.
 const COMPARISONS_MAX: usize = 2;
+const COMPARISONS_OF_ONE_MAX: usize = 1;
 /// For how long a comparison waits until others are done.
 const TURN_PATIENCE: Duration = Duration::from_secs(15);
 
@@ -68,7 +70,7 @@ pub struct LocalEngine {
     measuring: measure::Measuring,
     sizes: Arc<sizes::Sizes>,
     /// Of these, one is held while blocks of two volumes are compared.
-    comparing: Arc<Semaphore>,
+    comparing: Turns<Name>,
     /// From where on servers keep their logs, and since which of their processes.
     pub(super) held: Mutex<HashMap<InstanceId, held_wal::Held>>,
 }
@@ -87,7 +89,7 @@ impl LocalEngine {
             contents: Mutex::default(),
             measuring: measure::Measuring::default(),
             sizes: Arc::default(),
-            comparing: Arc::new(Semaphore::new(COMPARISONS_MAX)),
+            comparing: Turns::new(COMPARISONS_MAX, COMPARISONS_OF_ONE_MAX),
             held: Mutex::default(),
         }
     }
@@ -361,10 +363,10 @@ impl Engine for LocalEngine {
         against: &VolumeId,
         database: u32,
     ) -> Result<ChangedBytes> {
-        let Ok(turn) = timeout(TURN_PATIENCE, self.comparing.clone().acquire_owned()).await else {
+        let of = Behalf::current_name();
+        let Ok(turn) = timeout(TURN_PATIENCE, self.comparing.take(&of)).await else {
             return Ok(ChangedBytes::Unknown("others are comparing theirs; ask again later"));
         };
-        let turn = turn.map_err(|error| EngineError::Other(error.to_string()))?;
         let (volumes, volume, against) = (self.volumes.clone(), volume.clone(), against.clone());
         blocking(move || {
             let _turn = turn;
