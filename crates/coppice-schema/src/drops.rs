@@ -54,7 +54,7 @@ impl<'a> Drops<'a> {
         };
         let on = node.item.on().or(owner.map(|owner| owner.on.as_str()));
         let column = match &node.item {
-            Item::Default(_) => Some(key.name.clone()),
+            Item::Default(_) => Some(key.name.to_string()),
             _ => owner.map(|owner| part(&owner.on, &owner.column)),
         };
         let wholes = [

@@ -1,6 +1,7 @@
 //! A schema: objects by their names, and who needs whom.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
 
 use serde::de::Error as _;
 
@@ -38,12 +39,13 @@ pub(crate) enum Kind {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Key {
     pub(crate) kind: Kind,
-    pub(crate) name: String,
+    /// In memory once, however many need the object: a function's may have thousands of letters.
+    pub(crate) name: Arc<str>,
 }
 
 impl Key {
-    pub(crate) fn new(kind: Kind, name: impl Into<String>) -> Self {
-        Self { kind, name: name.into() }
+    pub(crate) fn new(kind: Kind, name: impl AsRef<str>) -> Self {
+        Self { kind, name: name.as_ref().into() }
     }
 }
 
