@@ -170,11 +170,13 @@ struct Bounded<S> {
     /// Whether the client has asked for TLS last: what comes in clear behind the answer to that
     /// would be taken for an answer inside (RFC 3207, section 4.2).
     is_upgrading: bool,
+    /// Whether nothing more is heard from it.
+    is_left: bool,
 }
 
 impl<S> Bounded<S> {
     fn new(stream: S, address: SocketAddr) -> Self {
-        Self { stream, address, left: ANSWERS_MAX, is_upgrading: false }
+        Self { stream, address, left: ANSWERS_MAX, is_upgrading: false, is_left: false }
     }
 }
 
@@ -193,6 +195,10 @@ impl<S: AsyncRead + Unpin> AsyncRead for Bounded<S> {
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
+        // The library asks even such a one to say goodbye.
+        if self.is_left {
+            return Poll::Ready(Err(io::ErrorKind::ConnectionAborted.into()));
+        }
         let before = buffer.filled().len();
         ready!(Pin::new(&mut self.stream).poll_read(context, buffer))?;
         let come = buffer.filled().get(before..).unwrap_or_default();
@@ -208,6 +214,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Bounded<S> {
         };
         // Where reading fails, nothing was read.
         buffer.set_filled(before);
+        self.is_left = true;
         Poll::Ready(Err(io::Error::other(why)))
     }
 }
