@@ -1,5 +1,7 @@
 //! Branches that take more than their storage.
 
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
 use coppice_test_support::{Platform, psql, wait_for};
 use serde_json::json;
 
@@ -43,9 +45,16 @@ fn defy(coppice: &Platform, path: &str, url: &str) {
     });
 }
 
+/// A platform with a pool that may come to eight gigabytes, in memory where others are: one at a time.
+fn large_platform() -> (MutexGuard<'static, ()>, Platform) {
+    static LARGE: Mutex<()> = Mutex::new(());
+    let alone = LARGE.lock().unwrap_or_else(PoisonError::into_inner);
+    (alone, Platform::start(PROGRAM, oldest_and_newest(&["--pool-size-gib", "4"])))
+}
+
 #[test]
 fn a_branch_that_fills_its_storage_becomes_read_only_and_more_storage_heals_it() {
-    let coppice = Platform::start(PROGRAM, oldest_and_newest(&["--pool-size-gib", "4"]));
+    let (_alone, coppice) = large_platform();
     for major in ["15", "18"] {
         coppice.cli(&["branch", "create", major, "--image", &format!("postgres:{major}"), "--storage", "1"]);
         let (branch, url) = (path(&coppice, major), coppice.connection_string(major));
@@ -114,7 +123,7 @@ const WRITES_BY_ITSELF: &str = "
 
 #[test]
 fn a_branch_that_lets_nobody_in_writes_nothing_by_itself() {
-    let coppice = Platform::start(PROGRAM, oldest_and_newest(&["--pool-size-gib", "4"]));
+    let (_alone, coppice) = large_platform();
     let parameters =
         ["--parameter", "autovacuum_freeze_max_age=100000", "--parameter", "autovacuum_naptime=1s"];
     coppice.cli(&[&["branch", "create", "shut", "--storage", "1"], &parameters[..]].concat());
