@@ -11,13 +11,16 @@ use sqlx::{FromRow as _, Row as _};
 use crate::branches::{BranchRow, COLUMNS};
 use crate::{Result, Store, StoreError, Tx};
 
-/// Whether something of a holder (`$2`) began to be removed from a host (`$1`) a moment ago: what room
-/// that makes is still to be seen. What can't be removed keeps no room from being made, and what is a
+/// Whether something of a holder began to be removed from a host a moment ago, in SQL: what room that
+/// makes is still to be seen. What can't be removed keeps no room from being made, and what is a
 /// neighbour's does not either.
-pub(crate) const BEING_REMOVED: &str = "
-    exists (select from tombstones t join branches d on d.id = t.branch_id join projects o on o.id = d.project_id
-            where t.host_id = $1 and t.removed_at is null and t.created_at > now() - interval '2 minutes'
-              and holder_of(o.organization_id) = $2)";
+pub(crate) fn being_removed(host: &str, holder: &str) -> String {
+    format!(
+        "exists (select from tombstones t join branches d on d.id = t.branch_id join projects o on o.id = d.project_id
+                 where t.host_id = {host} and t.removed_at is null and t.created_at > now() - interval '2 minutes'
+                   and holder_of(o.organization_id) = {holder})"
+    )
+}
 
 /// Branches of a project that are to be removed for good.
 #[derive(Clone, Copy, Debug)]
@@ -198,8 +201,9 @@ impl Store {
         let mut tx = self.begin().await?;
         let sql = format!(
             "select b.id from branches b join volumes v on v.id = b.volume_id join projects p on p.id = b.project_id
-             where b.goal = 'trashed' and v.host_id = $1 and holder_of(p.organization_id) = $2 and not {BEING_REMOVED}
-             order by b.deleted_at, b.id limit 1 for update of b skip locked"
+             where b.goal = 'trashed' and v.host_id = $1 and holder_of(p.organization_id) = $2 and not {}
+             order by b.deleted_at, b.id limit 1 for update of b skip locked",
+            being_removed("$1", "$2")
         );
         let ids: Vec<String> = sqlx::query_scalar(sqlx::AssertSqlSafe(sql))
             .bind(host.as_str())

@@ -8,7 +8,7 @@ use coppice_core::organization::Holder;
 use coppice_core::{BranchId, HostId, VolumeId};
 use sqlx::FromRow;
 
-use crate::trash::BEING_REMOVED;
+use crate::trash::being_removed;
 use crate::{NewVolume, Result, Store, Tx};
 
 /// Versions of one branch; one more, and the oldest goes.
@@ -269,27 +269,27 @@ async fn doom(tx: &mut Tx, which: Which<'_>, reason: &str) -> Result<()> {
         Which::Oldest(..) => format!(
             "select n.volume_id from branch_versions n join volumes v on v.id = n.volume_id
              join branches b on b.id = n.branch_id join projects p on p.id = b.project_id
-             where v.host_id = $1 and holder_of(p.organization_id) = $2 and not {BEING_REMOVED}
-             order by n.until, n.volume_id limit 1 for update of n skip locked"
+             where v.host_id = $2 and holder_of(p.organization_id) = $3 and not {}
+             order by n.until, n.volume_id limit 1 for update of n skip locked",
+            being_removed("$2", "$3")
         ),
         Which::TooMany(_) => {
-            "select volume_id from branch_versions where branch_id = $1 order by until desc, volume_id offset $2"
+            "select volume_id from branch_versions where branch_id = $2 order by until desc, volume_id offset $3"
                 .to_owned()
         }
     };
     let sql = format!(
         "with gone as (delete from branch_versions where volume_id in ({chosen}) returning volume_id)
          insert into tombstones (volume_id, host_id, branch_id, reason)
-         select v.id, v.host_id, v.branch_id, {reason} from volumes v join gone on gone.volume_id = v.id
-         on conflict do nothing",
-        reason = if matches!(which, Which::Due) { "$1" } else { "$3" },
+         select v.id, v.host_id, v.branch_id, $1 from volumes v join gone on gone.volume_id = v.id
+         on conflict do nothing"
     );
-    let query = sqlx::query(sqlx::AssertSqlSafe(sql));
+    let query = sqlx::query(sqlx::AssertSqlSafe(sql)).bind(reason);
     let query = match which {
         Which::Due => query,
         Which::Oldest(host, holder) => query.bind(host.as_str()).bind(holder.as_str()),
         Which::TooMany(branch) => query.bind(branch.as_str()).bind(VERSIONS_MAX),
     };
-    query.bind(reason).execute(&mut **tx).await?;
+    query.execute(&mut **tx).await?;
     Ok(())
 }
