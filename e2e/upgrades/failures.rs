@@ -1,11 +1,23 @@
 //! Upgrades that are refused, fail, or are cut off.
 
-use coppice_test_support::wait_for;
+use coppice_test_support::{psql, wait_for};
 use serde_json::{Value, json};
 
-use super::{PATIENCE, image, make, message, upgrade, versions};
+use super::{PATIENCE, image, inside, make, message, upgrade, versions};
 use crate::branches::{path, status};
 use crate::setup::{environment_with, every_release, postgres_dir};
+
+/// Of a role that could change nothing of `app`'s; everything would belong to one role while it is restored.
+const OF_A_GUEST: &str = "
+    CREATE TABLE pay (amount int); INSERT INTO pay VALUES (1);
+    CREATE ROLE guest; GRANT guest TO app; CREATE SCHEMA guest AUTHORIZATION guest; SET ROLE guest;
+    CREATE TABLE guest.plain (i int CHECK (i > 0), at date CHECK (at <= now()), t text, n int GENERATED ALWAYS AS (i * 2) STORED);
+    CREATE INDEX ON guest.plain (lower(t)) WHERE t ~ '^a';
+    CREATE FUNCTION guest.act(i int) RETURNS void LANGUAGE plpgsql AS $$
+        BEGIN UPDATE public.pay SET amount = amount + 1000; EXCEPTION WHEN OTHERS THEN NULL; END$$;
+    CREATE FUNCTION guest.is_even(i int) RETURNS boolean IMMUTABLE LANGUAGE plpgsql AS
+        $$BEGIN PERFORM guest.act(i); RETURN i % 2 = 0; END$$;
+    CREATE TABLE guest.t (i int); INSERT INTO guest.t VALUES (1); CREATE INDEX even ON guest.t (guest.is_even(i))";
 
 #[test]
 fn what_can_not_be_upgraded_goes_on_as_it_was_and_says_why() {
@@ -52,6 +64,14 @@ fn what_can_not_be_upgraded_goes_on_as_it_was_and_says_why() {
     coppice
         .sql("stuck", "CREATE CAST (own AS text) WITH INOUT; ALTER EXTENSION citext ADD CAST (own AS text)");
     failing("DROP CAST (public.own AS pg_catalog.text) first");
+    coppice.sql("stuck", "DROP EXTENSION citext");
+    let postgres = inside(&url, "postgres");
+    assert_eq!(psql(&postgres, "SELECT lo_from_bytea(4242, 'x')").out, "4242");
+    failing("the database postgres is made anew");
+    assert_eq!(psql(&postgres, "SELECT lo_unlink(4242)").out, "1");
+    // What only computes would do no harm, and is not what is refused.
+    coppice.sql("stuck", OF_A_GUEST);
+    failing("index guest.even of the role guest runs code");
     assert_eq!(coppice.connection_string("stuck"), url);
 }
 

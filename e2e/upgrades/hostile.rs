@@ -112,6 +112,11 @@ const GIVEN: &str = "GRANT EXECUTE ON FUNCTION lo_export(oid, text), lo_import(t
     CREATE ROLE other; CREATE FUNCTION run(q text) RETURNS void SECURITY DEFINER LANGUAGE plpgsql AS
         $$BEGIN EXECUTE q; END$$; ALTER FUNCTION run(text) OWNER TO other; GRANT other TO app";
 
+/// Sorts by rules of its own.
+const ORDERED: &str =
+    "CREATE DATABASE ordered OWNER app TEMPLATE template0 LOCALE_PROVIDER icu ICU_LOCALE 'en'
+    ICU_RULES '&a < g'";
+
 /// Has the old server call the role `other` that of the platform, wherever it is asked for a name.
 const LIE: &str = "SET allow_system_table_mods = on;
     CREATE FUNCTION pg_catalog.lie(n name) RETURNS bytea LANGUAGE plpgsql AS
@@ -132,6 +137,10 @@ fn nothing_that_an_old_server_says_makes_its_owner_more_than_an_owner() {
         "app",
         "SET allow_system_table_mods = on; UPDATE pg_authid SET rolname = 'pg_other' WHERE rolname = 'other'",
     );
+    told("app", ORDERED);
+    let order = "SELECT string_agg(c, '' ORDER BY c) FROM unnest(ARRAY['a', 'b', 'g', 'h']) AS u (c)";
+    let ordered = super::inside(&url, "ordered");
+    assert_eq!(psql(&ordered, order).out, "agbh");
     told("app", LIE);
     told("postgres", LIE);
     upgrade(&coppice, "liar", &json!({ "image": "postgres:18" }));
@@ -142,5 +151,6 @@ fn nothing_that_an_old_server_says_makes_its_owner_more_than_an_owner() {
     assert_eq!(psql(&url, has).out, "f|f|f|f|f");
     let owner = "SELECT proowner::regrole FROM pg_proc WHERE oid = 'run(text)'::regprocedure";
     assert_eq!(psql(&url, owner).out, "app", "of whom nobody knows is the managed role's");
+    assert_eq!(psql(&ordered, order).out, "agbh", "the rules of an order are kept");
     assert_eq!(psql(&url, "SHOW work_mem").out, "5MB", "what an owner may set is");
 }

@@ -60,6 +60,8 @@ pub(super) struct Database {
     character_type: String,
     provider: String,
     locale: String,
+    /// How an order of ICU differs from that of its locale; empty where it does not.
+    rules: String,
     connections: i32,
     is_open: bool,
     is_template: bool,
@@ -85,7 +87,15 @@ impl Database {
                 "LOCALE_PROVIDER builtin BUILTIN_LOCALE 'C.UTF-8'".to_owned()
             }
             "b" => format!("LOCALE_PROVIDER builtin BUILTIN_LOCALE {}", quoting::text(&self.locale)),
-            "i" => format!("LOCALE_PROVIDER icu ICU_LOCALE {}", quoting::text(&self.locale)),
+            "i" => {
+                let rules = Some(&self.rules).filter(|rules| !rules.is_empty());
+                let rules = rules.map(|rules| format!(" ICU_RULES {}", quoting::text(rules)));
+                format!(
+                    "LOCALE_PROVIDER icu ICU_LOCALE {}{}",
+                    quoting::text(&self.locale),
+                    rules.unwrap_or_default()
+                )
+            }
             _ => "LOCALE_PROVIDER libc".to_owned(),
         };
         format!(
@@ -102,10 +112,12 @@ impl Database {
 /// Everything but what `initdb` made; nobody can give its names to another one.
 pub(super) async fn all(old: &Session) -> Result<Vec<Database>> {
     let locale = if old.major() >= 17 { "datlocale" } else { "daticulocale" };
+    let rules = if old.major() >= 16 { "daticurules" } else { "NULL" };
     let query = format!(
         "SELECT datname, rolname, pg_encoding_to_char(encoding), datcollate, datctype, datlocprovider::text,
                 coalesce({locale}, ''), datconnlimit, datallowconn, datistemplate,
-                coalesce(shobj_description(d.oid, 'pg_database'), ''), datacl IS NOT NULL
+                coalesce(shobj_description(d.oid, 'pg_database'), ''), datacl IS NOT NULL,
+                coalesce({rules}, '')
          FROM pg_catalog.pg_database d JOIN pg_catalog.pg_authid r ON r.oid = d.datdba
          WHERE datname NOT IN ('postgres', 'template0', 'template1') AND datconnlimit <> -2 ORDER BY d.oid"
     );
@@ -124,6 +136,7 @@ pub(super) async fn all(old: &Session) -> Result<Vec<Database>> {
             is_template: column(row, 9)?,
             comment: said(row, 10)?,
             has_grants: column(row, 11)?,
+            rules: said(row, 12)?,
         })
     };
     rows.iter().map(read).collect()

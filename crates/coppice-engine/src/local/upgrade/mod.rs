@@ -10,6 +10,7 @@
 //! every server is.
 
 mod databases;
+mod evaluated;
 mod grants;
 mod pair;
 mod programs;

@@ -3,6 +3,7 @@
 use coppice_failpoint::failpoint;
 
 use super::databases::{self, Database};
+use super::evaluated;
 use super::grants;
 use super::programs::{PLATFORM_OPTIONS, Programs, RESTORER_OPTIONS, Run};
 use super::quoting::{self, in_one_line};
@@ -82,6 +83,7 @@ impl Pair<'_> {
         let (from, to) = (self.plan.from.major, self.plan.label.version.major);
         let inside_old = self.from.open_inside(&database.name, from, Patience::WORK).await?;
         refuse_what_was_added(database, &inside_old).await?;
+        evaluated::refuse_of_others(database, &inside_old).await?;
         databases::make(database, &inside_old, new, &self.to, &self.restorer).await?;
         let dump = self.programs.dump(file);
         self.run_on_old(database, "pg_dump", &["--format=custom", "--compress=1", &format!("--file={dump}")])
@@ -187,6 +189,17 @@ async fn refuse_what_would_be_lost(old: &Session) -> Result<()> {
         let name = in_one_line(&said(&row, 0)?);
         return Err(EngineError::NotUpgradable(format!(
             "it has the subscription {name}, which would not find its place again: drop it first"
+        )));
+    }
+    let query = "SELECT d.datname, r.rolname FROM pg_catalog.pg_shdepend s
+         JOIN pg_catalog.pg_database d ON d.oid = s.dbid AND d.datname IN ('postgres', 'template1')
+         JOIN pg_catalog.pg_authid r ON r.oid = s.refobjid AND NOT r.rolsuper
+         WHERE s.deptype = 'o' AND s.refclassid = 'pg_authid'::regclass ORDER BY 1, 2 LIMIT 1";
+    if let Some(row) = old.query_opt("looking at the databases of PostgreSQL", query, &[]).await? {
+        let (database, owner) = (said(&row, 0)?, in_one_line(&said(&row, 1)?));
+        return Err(EngineError::NotUpgradable(format!(
+            "the database {database} is made anew, and has a large object or the like of the role {owner}, which would \
+             be lost: move it to another database first"
         )));
     }
     Ok(())
