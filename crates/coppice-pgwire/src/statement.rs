@@ -96,12 +96,19 @@ pub struct Column {
     pub type_modifier: i32,
 }
 
+/// Most bytes of a RowDescription: 1664 columns, `MaxTupleAttributeNumber`, with names of 63 bytes, which may
+/// become four times as long in UTF-8.
+pub const COLUMNS_LENGTH_MAX: usize = 512 << 10;
+
 /// Reads the body of RowDescription.
 ///
 /// # Errors
-/// When it is cut short.
+/// When it is cut short, or longer than [`COLUMNS_LENGTH_MAX`].
 pub fn columns(mut body: Bytes) -> Result<Vec<Column>, WireError> {
     let malformed = |_| WireError::Malformed("row description");
+    if body.len() > COLUMNS_LENGTH_MAX {
+        return Err(WireError::Malformed("row description"));
+    }
     let count = body.try_get_u16().map_err(malformed)?;
     let mut columns = vec![];
     for _ in 0..count {

@@ -269,6 +269,9 @@ impl Measuring {
     }
 }
 
+/// Most characters of what tells one epoch of counters from another; a few times are.
+const EPOCH_MAX: usize = 256;
+
 /// What a server says to have counted, which may be no number; sums and differences of it are numbers.
 fn counted(number: f64) -> f64 {
     if number.is_nan() { 0.0 } else { number.clamp(0.0, COUNT_MAX) }
@@ -280,7 +283,7 @@ fn read(row: &Row) -> std::result::Result<ServerStatistics, tokio_postgres::Erro
     let [reads, wal_writes, wal_syncs] = [number("reads")?, number("wal_writes")?, number("wal_syncs")?];
     let lag: Option<f64> = row.try_get("replication_lag")?;
     Ok(ServerStatistics {
-        epoch: row.try_get("epoch")?,
+        epoch: row.try_get::<_, String>("epoch")?.chars().take(EPOCH_MAX).collect(),
         sessions_active: sessions("active")?,
         sessions_idle: sessions("idle")?,
         reads: Operations {

@@ -5,16 +5,17 @@ use coppice_pgwire::WireError;
 use coppice_pgwire::encode::{self, ErrorReport};
 use coppice_pgwire::session::{self, HEADER_LENGTH, Header};
 use coppice_pgwire::sqlstate;
+use coppice_pgwire::statement;
 
 use crate::pool::backend::report;
 use crate::pool::exchange::{Broken, Exchange};
 use crate::pool::pending::Expected;
-use crate::pool::statement::shape;
+use crate::pool::statement::{digest_of, shape};
 
 /// Messages that say what has to be known are not longer.
 const KNOWN_LENGTH_MAX: usize = 64 << 10;
-/// Neither is what describes a statement, which may have 65535 parameters.
-const SHAPE_LENGTH_MAX: usize = 512 << 10;
+/// Neither is what describes a statement, which may have 65535 parameters and many columns.
+const SHAPE_LENGTH_MAX: usize = statement::COLUMNS_LENGTH_MAX;
 
 /// The function of a server that finds a statement to be another one than it was.
 const REVALIDATION: &str = "RevalidateCachedQuery";
@@ -57,9 +58,14 @@ impl Exchange<'_> {
             }
             let is_short = header.length() <= KNOWN_LENGTH_MAX;
             let is_known = is_of_shape || (is_short && matches!(header.tag, b'Z' | b'S' | b'C' | b'E'));
-            if self.state.passing_down > 0 || (is_known && received.len() - end < header.length()) {
+            if self.state.passing_down > 0 {
                 break;
             }
+            if is_known && received.len() - end < header.length() {
+                self.wait_for(header.length())?;
+                break;
+            }
+            self.state.awaited = None;
             let body = if is_known { end + HEADER_LENGTH..end + header.length() } else { 0..0 };
             let taken = self.take_answer(header.tag, &received[body])?;
             if matches!(taken, Taken::Passed) {
@@ -77,6 +83,14 @@ impl Exchange<'_> {
         Ok(())
     }
 
+    /// Takes room for a message of which the rest is still to come: a server may leave it at that.
+    fn wait_for(&mut self, length: usize) -> Result<(), Broken> {
+        if self.state.awaited.is_none() {
+            self.state.awaited = Some(self.library.room.hold(length).map_err(Broken::Refused)?);
+        }
+        Ok(())
+    }
+
     /// Passes on what is before `end`.
     fn pass_on(&mut self, received: &mut BytesMut, end: &mut usize) {
         self.client.outgoing.extend_from_slice(&received[..*end]);
@@ -88,7 +102,7 @@ impl Exchange<'_> {
     /// of it.
     fn take_answer(&mut self, tag: u8, body: &[u8]) -> Result<Taken, Broken> {
         match tag {
-            b'D' | b'd' => {}
+            b'D' | b'd' => self.state.passed_row(),
             // All that is waited for is gone through.
             b'G' => self.state.work(self.state.pending.work_of_copy()),
             _ => self.state.worked_on(body.len()),
@@ -109,11 +123,11 @@ impl Exchange<'_> {
                 self.state.surroundings = None;
             }
             b'E' => self.take_error(body),
-            b't' if answer.is_ours => self.state.parameters = body.to_vec(),
+            b't' if answer.is_ours => self.state.parameters = digest_of([body]),
             _ => {}
         }
         if let Some(of) = answer.shape_of {
-            let shape = shape(&std::mem::take(&mut self.state.parameters), body)?;
+            let shape = shape(std::mem::take(&mut self.state.parameters), body)?;
             self.server.prepared.note_shape(&of.content, &of.name, shape);
             if let Some(name) = of.client_name {
                 self.statements.note_shape(&name, shape);

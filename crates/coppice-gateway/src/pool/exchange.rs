@@ -16,6 +16,7 @@ use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite as _};
 use crate::connection::{Connection, Duplex};
 use crate::pool::backend::Backend;
 use crate::pool::pending::Pending;
+use crate::pool::room::Held;
 use crate::pool::settings::Settings;
 use crate::pool::statement::{ClientStatements, Content, Library, Surroundings};
 use crate::pool::watch::Watch;
@@ -35,6 +36,8 @@ const SERVER_ROOM: usize = 32 << 10;
 const TURN: usize = 256;
 /// Bytes of such a message that are as much work as the rest of it.
 const BYTES_OF_WORK: usize = 64;
+/// Rows that are as much work together as such a message.
+const ROWS_OF_WORK: usize = 16;
 
 /// Why an exchange can't go on.
 #[derive(Debug)]
@@ -101,8 +104,10 @@ pub(crate) struct State {
     pub(crate) is_asked: bool,
     /// What the client's next Execute is of, as far as is known.
     pub(crate) bound: Option<Watch>,
-    /// The types of the parameters of a statement whose shape is being told.
-    pub(crate) parameters: Vec<u8>,
+    /// A digest of the types of the parameters of a statement whose shape is being told.
+    pub(crate) parameters: [u8; 16],
+    /// Room for a message of the server that has not come as a whole.
+    pub(crate) awaited: Option<Held>,
     /// The statement that the server was last given anew, because its client knows another shape of it.
     pub(crate) renewed: Option<Content>,
     /// Where statements are read, once that was asked for.
@@ -111,6 +116,8 @@ pub(crate) struct State {
     is_flushed: bool,
     /// Work that is left of this turn.
     turn: usize,
+    /// Rows that were passed on since they last counted.
+    rows: usize,
     /// Whether messages of the server are left for the next one.
     pub(crate) is_behind: bool,
 }
@@ -124,6 +131,15 @@ impl State {
     /// Notes that a message was taken of which so many bytes were looked at.
     pub(crate) fn worked_on(&mut self, bytes: usize) {
         self.work(1 + bytes / BYTES_OF_WORK);
+    }
+
+    /// Notes that a row was passed on, of which nothing but its length was looked at.
+    pub(crate) fn passed_row(&mut self) {
+        self.rows += 1;
+        if self.rows == ROWS_OF_WORK {
+            self.rows = 0;
+            self.work(1);
+        }
     }
 
     /// Whether the others have their turn before anything else is understood.

@@ -20,6 +20,8 @@ const ON_THE_WAY: usize = 1 << 20;
 const MANY: usize = TURN * 20;
 /// A Bind of the unnamed statement to the unnamed portal, without parameters.
 const BIND: &[u8] = b"B\0\0\0\x0c\0\0\0\0\0\0\0\0";
+/// A DataRow without columns.
+const ROW: &[u8] = b"D\0\0\0\x06\0\0";
 const NOTICE: &[u8] = b"N\0\0\0\x05\0";
 
 #[derive(Default)]
@@ -92,20 +94,52 @@ async fn turns(of_client: &[u8], of_server: &[u8], heard_by_server: bool) -> Vec
     }
 }
 
-fn assert_turns(turns: &[Vec<u8>], all: &[u8], message: &[u8]) {
+/// That in no turn more of these messages got through.
+fn assert_turns(turns: &[Vec<u8>], all: &[u8], message: &[u8], most: usize) {
     assert_eq!(turns.concat(), all, "nothing is lost");
     let longest = turns.iter().map(|turn| turn.len() / message.len()).max();
-    assert!(turns.len() > MANY / TURN && longest <= Some(TURN), "{} turns, {longest:?}", turns.len());
+    let many = all.len() / message.len();
+    assert!(turns.len() > many / most && longest <= Some(most), "{} turns, {longest:?}", turns.len());
 }
 
 #[tokio::test]
 async fn a_client_that_sends_without_end_leaves_the_others_their_turn() {
     let sent = BIND.repeat(MANY);
-    assert_turns(&turns(&sent, b"", true).await, &sent, BIND);
+    assert_turns(&turns(&sent, b"", true).await, &sent, BIND, TURN);
+}
+
+/// Rows cost less, and a server that lies makes them as small as it likes.
+#[tokio::test]
+async fn a_server_with_rows_without_end_leaves_the_others_their_turn() {
+    let said = ROW.repeat(ON_THE_WAY / ROW.len());
+    assert_turns(&turns(b"", &said, false).await, &said, ROW, (TURN + 1) * ROWS_OF_WORK);
 }
 
 #[tokio::test]
 async fn a_server_that_talks_without_end_leaves_the_others_their_turn() {
     let said = NOTICE.repeat(MANY);
-    assert_turns(&turns(b"", &said, false).await, &said, NOTICE);
+    assert_turns(&turns(b"", &said, false).await, &said, NOTICE, TURN);
+}
+
+/// However many sessions a server has, each with the beginning of a message.
+#[tokio::test]
+async fn what_a_server_leaves_at_half_takes_room() {
+    const OTHERS: usize = 64 << 20;
+    let ((_client_end, client), (mut server_end, server)) = (duplex(ON_THE_WAY), duplex(ON_THE_WAY));
+    server_end.write_all(b"S\0\0\xf0\0name\0").await.unwrap();
+    let mut client = Connection::new(Box::new(client) as Box<dyn Duplex>);
+    let (mut server, library) = (backend(server), Library::default());
+    let _others = library.room.hold(OTHERS - (16 << 10)).expect("there is room");
+    let (mut statements, mut settings) = (ClientStatements::default(), Settings::default());
+    let exchange = Exchange {
+        client: &mut client,
+        server: &mut server,
+        statements: &mut statements,
+        settings: &mut settings,
+        library: &library,
+        is_kept: false,
+        state: State { has_begun: true, status: Some(b'T'), ..State::default() },
+    };
+    let Err(Broken::Refused(refusal)) = exchange.run().await else { panic!("it has room") };
+    assert_eq!(refusal.code, sqlstate::OUT_OF_MEMORY);
 }

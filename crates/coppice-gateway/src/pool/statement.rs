@@ -94,7 +94,7 @@ impl Library {
 
 /// The first half of a digest of these, one after the other; what is after the first
 /// of them can't be taken for a part of it.
-fn digest_of<const N: usize>(parts: [&[u8]; N]) -> [u8; 16] {
+pub(super) fn digest_of<const N: usize>(parts: [&[u8]; N]) -> [u8; 16] {
     let mut all = digest::Context::new(&digest::SHA256);
     for part in parts {
         all.update(&(part.len() as u64).to_le_bytes());
@@ -105,9 +105,9 @@ fn digest_of<const N: usize>(parts: [&[u8]; N]) -> [u8; 16] {
     half
 }
 
-/// The shape that a server describes, by the body of ParameterDescription, and that of
+/// The shape that a server describes, by a digest of the body of ParameterDescription, and by the body of
 /// RowDescription, which is empty for NoData.
-pub(crate) fn shape(parameters: &[u8], columns: &[u8]) -> Result<Shape, WireError> {
+pub(crate) fn shape(parameters: [u8; 16], columns: &[u8]) -> Result<Shape, WireError> {
     let mut seen = vec![];
     if !columns.is_empty() {
         for column in statement::columns(Bytes::copy_from_slice(columns))? {
@@ -117,7 +117,7 @@ pub(crate) fn shape(parameters: &[u8], columns: &[u8]) -> Result<Shape, WireErro
             seen.extend_from_slice(&column.type_modifier.to_le_bytes());
         }
     }
-    Ok(digest_of([parameters, &seen]))
+    Ok(digest_of([&parameters[..], &seen]))
 }
 
 /// A statement as a client knows it.
@@ -257,7 +257,8 @@ mod tests {
             body.extend_from_slice(&[0, 4, 0xff, 0xff, 0xff, 0xff, 0, 0]);
             body
         };
-        let of = |parameters, columns: &[u8]| shape(parameters, columns).expect("well-formed");
+        let of =
+            |parameters: &[u8], columns: &[u8]| shape(digest_of([parameters]), columns).expect("well-formed");
         let (none, one) = (b"\0\0", b"\0\x01\0\0\0\x17");
         let plain = of(none, &column(1, 23, "i"));
         assert_eq!(plain, of(none, &column(2, 23, "i")), "a table that was made again");
@@ -268,7 +269,7 @@ mod tests {
             of(none, b""),
         ];
         assert!(!others.contains(&plain), "{others:?}");
-        assert!(shape(none, &column(1, 23, "i")[..9]).is_err());
+        assert!(shape(digest_of([none]), &column(1, 23, "i")[..9]).is_err());
     }
 
     #[test]
