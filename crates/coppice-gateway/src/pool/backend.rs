@@ -266,7 +266,8 @@ impl Seat for Backend {
         self.client
     }
 
-    fn into_place(self) -> Place<Self> {
+    fn into_place(mut self) -> Place<Self> {
+        self.place.is_vacated = true;
         self.place
     }
 }

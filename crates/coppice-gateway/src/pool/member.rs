@@ -1,8 +1,10 @@
 //! A client of a pool, from its sign-in to its end.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use coppice_core::{BranchId, random};
+use coppice_pgwire::frame::Frame;
 use coppice_pgwire::{encode, session, sqlstate};
 use tokio::time::{Instant, timeout_at};
 
@@ -25,6 +27,9 @@ use crate::visit::{Found, Visit};
 
 /// How often a session is looked for that still has its server.
 const LENDS_MAX: usize = 100;
+/// A server counts a session until its process is gone, and so long that is waited for, with these pauses.
+const VACATED_PATIENCE: Duration = Duration::from_millis(500);
+const VACATED_PAUSE: Duration = Duration::from_millis(10);
 
 /// See the module.
 pub(crate) struct Member {
@@ -172,8 +177,13 @@ impl Gateway {
         mut found: Option<Found>,
     ) -> Result<Backend, End> {
         let deadline = Instant::now() + self.config.queue_timeout;
+        let (mut vacated, vacated_until) = (None, Instant::now() + VACATED_PATIENCE);
         for _ in 0..LENDS_MAX {
-            let mut backend = match queue(client, member, deadline).await? {
+            let grant = match vacated.take() {
+                Some(place) => Grant::Place(place),
+                None => queue(client, member, deadline).await?,
+            };
+            let mut backend = match grant {
                 Grant::Seat(mut backend) => {
                     backend.unused = None;
                     backend
@@ -192,12 +202,16 @@ impl Gateway {
                         Box::pin(self.reach(client, &mut member.visit, found, &member.proven)).await;
                     let (server, session, route) = match reached {
                         Ok(reached) => reached,
-                        Err(End::RefusedByServer(said))
-                            if session::error_field(&said.body, b'C')
-                                == Some(sqlstate::TOO_MANY_CONNECTIONS.as_bytes())
-                                && member.pool.places.shrink() =>
-                        {
-                            continue;
+                        Err(End::RefusedByServer(said)) if is_too_many(&said) => {
+                            if place.is_vacated && Instant::now() < vacated_until {
+                                tokio::time::sleep(VACATED_PAUSE).await;
+                                vacated = Some(place);
+                                continue;
+                            }
+                            if member.pool.places.shrink() {
+                                continue;
+                            }
+                            return Err(End::RefusedByServer(said));
                         }
                         Err(end) => return Err(end),
                     };
@@ -219,6 +233,11 @@ impl Gateway {
         }
         Err(Refusal::server_lost().into())
     }
+}
+
+/// Whether a server has as many sessions as it may have.
+fn is_too_many(said: &Frame) -> bool {
+    session::error_field(&said.body, b'C') == Some(sqlstate::TOO_MANY_CONNECTIONS.as_bytes())
 }
 
 /// Waits for its turn, as long as the client stays.

@@ -53,6 +53,8 @@ pub(crate) enum Grant<S: Seat> {
 pub(crate) struct Place<S: Seat> {
     places: Option<Arc<Places<S>>>,
     is_kept: bool,
+    /// Whether a session was just ended for it, which the server may count for a moment.
+    pub(crate) is_vacated: bool,
 }
 
 /// How many clients there are.
@@ -186,7 +188,7 @@ impl<S: Seat> Places<S> {
 
 impl<S: Seat> Place<S> {
     fn of(places: &Arc<Places<S>>) -> Self {
-        Self { places: Some(places.clone()), is_kept: false }
+        Self { places: Some(places.clone()), is_kept: false, is_vacated: false }
     }
 
     fn forget(mut self) {
@@ -219,7 +221,9 @@ impl<S: Seat> Drop for Place<S> {
     fn drop(&mut self) {
         self.keep(false);
         if let Some(places) = self.places.take() {
-            places.pass_on(Grant::Place(Self::of(&places)));
+            let mut next = Self::of(&places);
+            next.is_vacated = true;
+            places.pass_on(Grant::Place(next));
         }
     }
 }
