@@ -20,20 +20,21 @@ use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, RootCertStore};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpStream, lookup_host};
-use tokio::time::timeout;
+use tokio::time::{Sleep, sleep, timeout};
 use tokio_rustls::TlsConnector;
 
 use crate::{MailError, MailSettings, PATIENCE, Protection};
 
 /// How long connecting to one of its addresses may take.
 const CONNECT_PATIENCE: Duration = Duration::from_secs(30);
-/// How long a server that has the letter may take to say goodbye.
+/// How long a server that has the letter, or refuses it, may take to say goodbye.
 pub(crate) const FAREWELL_PATIENCE: Duration = Duration::from_secs(2);
 /// Most bytes that a server may say about a letter. It takes a dozen lines for that, and a handshake.
 const ANSWERS_MAX: usize = 256 << 10;
 
-/// How a client asks for TLS.
+/// How a client asks for TLS, and says goodbye.
 const UPGRADE: &[u8] = b"STARTTLS\r\n";
+const GOODBYE: &[u8] = b"QUIT\r\n";
 
 /// A server, and how it is talked to.
 #[derive(Clone)]
@@ -170,13 +171,16 @@ struct Bounded<S> {
     /// Whether the client has asked for TLS last: what comes in clear behind the answer to that
     /// would be taken for an answer inside (RFC 3207, section 4.2).
     is_upgrading: bool,
+    /// Runs since the client said goodbye last: after a refusal the library waits for an answer
+    /// before it tells of it.
+    farewell: Option<Pin<Box<Sleep>>>,
     /// Whether nothing more is heard from it.
     is_left: bool,
 }
 
 impl<S> Bounded<S> {
     fn new(stream: S, address: SocketAddr) -> Self {
-        Self { stream, address, left: ANSWERS_MAX, is_upgrading: false, is_left: false }
+        Self { stream, address, left: ANSWERS_MAX, is_upgrading: false, farewell: None, is_left: false }
     }
 }
 
@@ -198,6 +202,10 @@ impl<S: AsyncRead + Unpin> AsyncRead for Bounded<S> {
         // The library asks even such a one to say goodbye.
         if self.is_left {
             return Poll::Ready(Err(io::ErrorKind::ConnectionAborted.into()));
+        }
+        if self.farewell.as_mut().is_some_and(|end| end.as_mut().poll(context).is_ready()) {
+            self.is_left = true;
+            return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
         }
         let before = buffer.filled().len();
         ready!(Pin::new(&mut self.stream).poll_read(context, buffer))?;
@@ -226,7 +234,9 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Bounded<S> {
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
         let written = ready!(Pin::new(&mut self.stream).poll_write(context, bytes))?;
-        self.is_upgrading = bytes.get(..written).is_some_and(|sent| sent.ends_with(UPGRADE));
+        let sent = bytes.get(..written).unwrap_or_default();
+        self.is_upgrading = sent.ends_with(UPGRADE);
+        self.farewell = sent.ends_with(GOODBYE).then(|| Box::pin(sleep(FAREWELL_PATIENCE)));
         Poll::Ready(Ok(written))
     }
 
@@ -348,6 +358,15 @@ mod tests {
             let sent = send(port, Protection::None, LONG).await;
             assert!(matches!(&sent, Err(MailError::Later(why)) if why.contains("554")), "{sent:?}");
         }
+    }
+
+    #[tokio::test]
+    async fn a_letter_that_was_refused_is_so_though_the_server_says_no_goodbye() {
+        let said = [&ENVELOPE[..3], &["550 nobody here\r\n"]].concat();
+        let (port, server) = lying(said, silent).await;
+        let sent = send(port, Protection::None, LONG).await;
+        assert!(matches!(&sent, Err(MailError::Refused(why)) if why.contains("550")), "{sent:?}");
+        server.await.expect("the connection ends");
     }
 
     #[tokio::test]
