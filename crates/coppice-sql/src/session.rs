@@ -1,5 +1,6 @@
 //! A session: statements in, JSON out.
 
+use std::net::IpAddr;
 use std::time::Duration;
 
 use bytes::BytesMut;
@@ -47,14 +48,20 @@ pub struct Session<S> {
 }
 
 impl<S: AsyncRead + AsyncWrite + Send + Unpin> Session<S> {
-    /// Signs in; a statement may take as long as `patience` says.
+    /// Signs in, for a client that comes from `source`; a statement may take as long as
+    /// `patience` says.
     ///
     /// # Errors
     /// When the other side refuses, or is lost.
-    pub async fn begin(stream: S, login: &Login, patience: Duration) -> Result<Self, Failure> {
+    pub async fn begin(
+        stream: S,
+        login: &Login,
+        source: IpAddr,
+        patience: Duration,
+    ) -> Result<Self, Failure> {
         let mut startup = BytesMut::new();
         encode::startup(&mut startup, 0, &login.parameters);
-        let signed_in = sign_in(stream, &startup, &login.password).await?;
+        let signed_in = sign_in(stream, &startup, &login.password, source).await?;
         Ok(Self {
             stream: signed_in.stream,
             received: signed_in.received,

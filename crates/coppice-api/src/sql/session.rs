@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use coppice_core::network;
 use coppice_gateway::{Gateway, Reason, Visitor};
 use coppice_sql::{Failure, Login, Session};
 use tokio::io::DuplexStream;
@@ -48,6 +49,7 @@ impl Owned {
         visitor: Visitor,
         statement_patience: Duration,
     ) -> Result<Self, NoSession> {
+        let source = network::source(visitor.address);
         let entrance = gateway.enter(visitor);
         let refused = entrance.refused();
         if refused.get() == Some(&Reason::TooMany) {
@@ -55,7 +57,7 @@ impl Owned {
             let lost = Failure::Lost(std::io::ErrorKind::ConnectionRefused.into());
             return Err(NoSession::Refused(lost, Some(Reason::TooMany)));
         }
-        let begun = Session::begin(entrance.stream, login, statement_patience);
+        let begun = Session::begin(entrance.stream, login, source, statement_patience);
         match timeout(CONNECT_PATIENCE, begun).await {
             Ok(Ok(session)) => Ok(Self { gateway: gateway.clone(), session: Some(session) }),
             Ok(Err(failure)) => Err(NoSession::Refused(failure, refused.get().copied())),

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::BytesMut;
+use coppice_core::network;
 use coppice_gateway::{Gateway, Reason, Visitor};
 use coppice_pgwire::WireError;
 use coppice_pgwire::encode;
@@ -146,12 +147,13 @@ impl<S: AsyncRead + AsyncWrite + Send + Unpin> Tunnel<S> {
         let last = Instant::now() + STARTUP_PATIENCE;
         let opening = timeout_at(last, self.open()).await.map_err(|_| End::Close(Close::Policy))??;
         let Opening { packet, host, password, mut rest } = opening;
+        let source = network::source(visitor.address);
         let entrance = gateway.enter(Visitor { host: host.or(visitor.host), ..visitor });
         let refused = entrance.refused();
         let mut stream = entrance.stream;
         let mut said = BytesMut::new();
         if let Some(password) = password {
-            match self.while_there(sign_in(stream, &packet, &password), &mut rest).await? {
+            match self.while_there(sign_in(stream, &packet, &password, source), &mut rest).await? {
                 Ok(signed_in) => {
                     said.unsplit(signed_in.greeting);
                     said.unsplit(signed_in.received);

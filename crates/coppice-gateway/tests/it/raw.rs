@@ -24,7 +24,10 @@ impl Raw {
         let mut startup = BytesMut::new();
         encode::startup(&mut startup, 0, &[("user", user), ("database", &gateway.role)]);
         let stream = TcpStream::connect(gateway.address).await.unwrap();
-        let signed_in = coppice_sql::sign_in(stream, &startup, &PASSWORD.to_owned().into()).await.unwrap();
+        let signed_in =
+            coppice_sql::sign_in(stream, &startup, &PASSWORD.to_owned().into(), gateway.address.ip())
+                .await
+                .unwrap();
         Self { stream: signed_in.stream, received: signed_in.received }
     }
 

@@ -30,7 +30,9 @@ async fn raw(gateway: &TestGateway) -> TcpStream {
     let user = format!("{}-pooler", gateway.user());
     let mut startup = BytesMut::new();
     encode::startup(&mut startup, 0, &[("user", user.as_str())]);
-    let signed_in = coppice_sql::sign_in(stream, &startup, &Zeroizing::new(PASSWORD.to_owned())).await;
+    let signed_in =
+        coppice_sql::sign_in(stream, &startup, &Zeroizing::new(PASSWORD.to_owned()), gateway.address.ip())
+            .await;
     signed_in.unwrap().stream
 }
 

@@ -1,5 +1,6 @@
 //! Scripts against a real server.
 
+use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
@@ -10,6 +11,9 @@ use serde_json::{Value, json};
 use tokio::net::UnixStream;
 
 const HBA: &str = "local all postgres trust\nlocal all all scram-sha-256\n";
+
+/// Where clients come from.
+const HERE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
 /// There is always room.
 struct Enough;
@@ -39,7 +43,7 @@ async fn script(queries: &[&str], rows_max: u32, (bytes_max, patience): (usize, 
     let (postgres, login) = role().await;
     let stream =
         UnixStream::connect(postgres.socket_dir().join(".s.PGSQL.5432")).await.expect("a connection");
-    let mut session = Session::begin(stream, &login, patience).await.expect("a session");
+    let mut session = Session::begin(stream, &login, HERE, patience).await.expect("a session");
     let body =
         json!({ "queries": queries.iter().map(|query| json!({ "query": query })).collect::<Vec<_>>() });
     let body = body.to_string();
@@ -136,7 +140,8 @@ async fn a_batch_has_a_time_of_its_own() {
     let (postgres, login) = role().await;
     let stream =
         UnixStream::connect(postgres.socket_dir().join(".s.PGSQL.5432")).await.expect("a connection");
-    let mut session = Session::begin(stream, &login, Duration::from_millis(500)).await.expect("a session");
+    let mut session =
+        Session::begin(stream, &login, HERE, Duration::from_millis(500)).await.expect("a session");
     // Each of them may take as long.
     let body = json!({ "queries": vec![json!({ "query": "select pg_sleep(0.25)" }); 20] }).to_string();
     let Ok(Request::Batch(statements)) = Request::parse(body.as_bytes()) else { panic!("statements") };
