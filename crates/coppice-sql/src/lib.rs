@@ -8,6 +8,7 @@
 
 mod array;
 mod aside;
+mod ending;
 mod failure;
 mod login;
 mod output;

@@ -10,6 +10,7 @@ use coppice_pgwire::{encode, statement};
 use serde_json::json;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 
+use crate::ending::{IN_A_BATCH, ends_transaction};
 use crate::output::{Memory, Output};
 use crate::request::{BadRequest, Statement, Transaction};
 use crate::rows::Rows;
@@ -131,6 +132,9 @@ impl<S: AsyncRead + AsyncWrite + Send + Unpin> Session<S> {
         shape: Shape,
         out: &mut Output<M>,
     ) -> Result<(), Wrong> {
+        if statements.iter().any(|statement| ends_transaction(&statement.query)) {
+            return Err(BadRequest(IN_A_BATCH.into()).into());
+        }
         self.command(&transaction.begin()).await?;
         out.piece.add(br#"{"results":["#);
         for (number, statement) in statements.iter().enumerate() {

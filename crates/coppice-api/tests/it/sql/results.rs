@@ -108,9 +108,18 @@ async fn a_batch_is_one_transaction_as_it_was_asked_for() {
     let failed = batch(&[], &["insert into t values (2)", "insert into t values (1)"]).await;
     assert_eq!((failed.status, &failed.body["code"]), (400, &json!("23505")));
     assert_eq!((&failed.body["table"], &failed.body["constraint"]), (&json!("t"), &json!("t_i_key")));
-    let ended = batch(&[], &["insert into t values (3)", "rollback", "insert into t values (4)"]).await;
-    assert_eq!(ended.refusal().1, "BAD_REQUEST");
-    assert_eq!(branch.rows("select i from t").await, json!([{ "i": 1 }]), "nothing is left of them");
+    for end in ["rollback", "commit", "/* on */ COMMIT AND CHAIN", "rollback work and chain"] {
+        let ended = batch(&[], &["insert into t values (3)", end, "insert into t values (1)"]).await;
+        assert_eq!(ended.refusal().1, "BAD_REQUEST", "{end}");
+        assert_eq!(
+            branch.rows("select i from t").await,
+            json!([{ "i": 1 }]),
+            "{end}: nothing is left of them"
+        );
+    }
+    let back =
+        ["savepoint a", "insert into t values (1) on conflict do nothing", "rollback to a", "select 1"];
+    assert_eq!(batch(&[], &back).await.status, 200, "the transaction goes on");
     let settings = "select current_setting('transaction_isolation') as isolation,
         current_setting('transaction_read_only') as read_only, current_setting('transaction_deferrable') as deferrable";
     let strict = [
