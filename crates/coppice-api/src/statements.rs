@@ -8,7 +8,7 @@ use std::sync::LazyLock;
 use std::time::{Duration, Instant};
 
 use coppice_app::{Access, App, StatementLogin};
-use coppice_core::access::CredentialId;
+use coppice_core::access::Principal;
 use coppice_core::branch::{MANAGED_DATABASE, READER_ROLE};
 use coppice_core::operation::{EXECUTE_ON_BRANCH, QUERY_BRANCH};
 use coppice_core::target::InBranch;
@@ -36,12 +36,14 @@ const RESULT_BYTES_MAX: usize = 1 << 20;
 /// Longest name that a server takes of a client.
 const APPLICATION_MAX: usize = 63;
 
-/// Most statements of one caller that read on a branch at once; its reader has twice as many sessions
-/// for all. As many more wait for their turn.
-const READINGS_OF_CALLER_MAX: usize = 4;
+/// Most statements that read on a branch at once for one person, or an organization itself, however
+/// many keys they have; its reader has twice as many sessions for all. As many more wait for their turn.
+const READINGS_OF_ONE_MAX: usize = 4;
 
-static READINGS: LazyLock<Turns<(BranchId, CredentialId)>> =
-    LazyLock::new(|| Turns::of_each(READINGS_OF_CALLER_MAX));
+type Reading = Turn<(BranchId, Principal)>;
+
+static READINGS: LazyLock<Turns<(BranchId, Principal)>> =
+    LazyLock::new(|| Turns::of_each(READINGS_OF_ONE_MAX));
 
 /// For results, while they are gathered.
 static RESULTS: LazyLock<Room> =
@@ -82,7 +84,7 @@ async fn query_branch(
     let login = app.statements.reader_login(&access, sender.address, &sender.agent).await?;
     let timeout = Duration::from_secs(asked.timeout.unwrap_or(TIMEOUT_DEFAULT).into());
     let began = Instant::now();
-    let _turn = match login.role == READER_ROLE {
+    let turn = match login.role == READER_ROLE {
         true => Some(reading(&access, timeout).await?),
         false => None,
     };
@@ -93,17 +95,17 @@ async fn query_branch(
         timeout: timeout.saturating_sub(began.elapsed()).max(TIMEOUT_MIN),
         rows_max: Some(asked.limit.unwrap_or(LIMIT_DEFAULT)),
     };
-    carry_out(&app, login, &asked, sender).await.map(Shown)
+    carry_out(&app, (login, turn), &asked, sender).await.map(Shown)
 }
 
 /// The caller's turn to read on a branch, which leaves some of it to others.
-async fn reading(access: &Access<InBranch>, patience: Duration) -> Result<Turn<(BranchId, CredentialId)>> {
-    let of = (access.target.branch.clone(), access.caller.credential.clone());
-    let turn = tokio::time::timeout(patience, READINGS.take_in_line(&of, READINGS_OF_CALLER_MAX)).await;
+async fn reading(access: &Access<InBranch>, patience: Duration) -> Result<Reading> {
+    let of = (access.target.branch.clone(), access.caller.principal.clone());
+    let turn = tokio::time::timeout(patience, READINGS.take_in_line(&of, READINGS_OF_ONE_MAX)).await;
     turn.ok().flatten().ok_or_else(|| Error::TooMany {
         code: ErrorCode::RateLimited,
         public: format!(
-            "{READINGS_OF_CALLER_MAX} statements of this caller run on the branch: try again when one is over"
+            "{READINGS_OF_ONE_MAX} statements of this caller run on the branch: try again when one is over"
         ),
         retry_after_seconds: 1,
     })
@@ -121,12 +123,12 @@ async fn execute_on_branch(
         timeout: Duration::from_secs(asked.timeout.unwrap_or(TIMEOUT_DEFAULT).into()),
         rows_max: None,
     };
-    carry_out(&app, login, &asked, sender).await.map(Shown)
+    carry_out(&app, (login, None), &asked, sender).await.map(Shown)
 }
 
 async fn carry_out(
     app: &App,
-    login: StatementLogin,
+    (login, turn): (StatementLogin, Option<Reading>),
     asked: &Asked,
     sender: Sender,
 ) -> Result<wire::StatementResult> {
@@ -140,6 +142,9 @@ async fn carry_out(
     let signed = login_of(&login, database, &sender.agent, asked.timeout, settings);
     let begun = Owned::begin(gateway, &signed, visitor, asked.timeout + SLACK).await;
     let mut owned = begun.map_err(no_session)?;
+    if let Some(turn) = turn {
+        owned.keep(turn);
+    }
     let mut out = Output::new(RESULT_BYTES_MAX, place);
     let process = owned.session().cancel_key().process_id;
     let done = match asked.rows_max {

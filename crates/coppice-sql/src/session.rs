@@ -200,6 +200,19 @@ impl<S: AsyncRead + AsyncWrite + Send + Unpin> Session<S> {
         let _ = self.stream.write_all(&self.outgoing).await;
     }
 
+    /// Ends the session, and waits until it is over: a statement may still go on.
+    pub async fn end_and_wait(mut self) {
+        statement::terminate(&mut self.outgoing);
+        let _ = self.stream.write_all(&self.outgoing).await;
+        loop {
+            self.received.clear();
+            match self.stream.read_buf(&mut self.received).await {
+                Ok(0) | Err(_) => return,
+                Ok(_) => {}
+            }
+        }
+    }
+
     /// Sends a statement, and `how` it is carried out.
     pub(crate) async fn send(
         &mut self,

@@ -14,13 +14,16 @@ use super::refused::Refused;
 /// How long a session may take to begin: as long as the gateway lets a client
 /// wait for a branch, and what it takes to sign in.
 const CONNECT_PATIENCE: Duration = Duration::from_secs(70);
-/// How long it may take to pass a cancel request on.
+/// How long it may take to pass a cancel request on, and how long others wait for the share of a
+/// session then: a function can keep itself from being cancelled.
 const CANCEL_PATIENCE: Duration = Duration::from_secs(10);
 
 /// The session. Where its request ends before it, what it does is cancelled.
 pub(crate) struct Owned {
     gateway: Arc<Gateway>,
     session: Option<Session<DuplexStream>>,
+    /// A share of what others want as well, which it has until it is over.
+    share: Option<Box<dyn Send>>,
 }
 
 /// Why there is no session.
@@ -59,10 +62,15 @@ impl Owned {
         }
         let begun = Session::begin(entrance.stream, login, source, statement_patience);
         match timeout(CONNECT_PATIENCE, begun).await {
-            Ok(Ok(session)) => Ok(Self { gateway: gateway.clone(), session: Some(session) }),
+            Ok(Ok(session)) => Ok(Self { gateway: gateway.clone(), session: Some(session), share: None }),
             Ok(Err(failure)) => Err(NoSession::Refused(failure, refused.get().copied())),
             Err(_) => Err(NoSession::TooLate),
         }
+    }
+
+    /// Has it keep a share until it is over, also where its request ends before it.
+    pub(crate) fn keep(&mut self, share: impl Send + 'static) {
+        self.share = Some(Box::new(share));
     }
 
     /// To be used until it is ended.
@@ -82,11 +90,14 @@ impl Drop for Owned {
     fn drop(&mut self) {
         let Some(session) = self.session.take() else { return };
         let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
-        let gateway = self.gateway.clone();
+        let (gateway, share) = (self.gateway.clone(), self.share.take());
         runtime.spawn(async move {
             // The session is there until then, or nobody would know whom to tell.
             if timeout(CANCEL_PATIENCE, gateway.cancel(session.cancel_key())).await.is_err() {
                 tracing::warn!("a statement whose client is gone could not be cancelled in time");
+            }
+            if let Some(_share) = share {
+                let _ = timeout(CANCEL_PATIENCE, session.end_and_wait()).await;
             }
         });
     }

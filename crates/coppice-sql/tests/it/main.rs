@@ -149,3 +149,25 @@ async fn a_batch_has_a_time_of_its_own() {
     let ended = session.batch(&statements, Transaction::default(), Shape::default(), &mut out).await;
     assert!(matches!(ended, Err(Wrong::Failure(Failure::TooLong))), "{ended:?}");
 }
+
+#[tokio::test]
+async fn who_waits_for_the_end_of_a_session_waits_for_its_statement() {
+    let (postgres, login) = role().await;
+    let begin = async |patience| {
+        let socket = postgres.socket_dir().join(".s.PGSQL.5432");
+        let stream = UnixStream::connect(socket).await.expect("a connection");
+        Session::begin(stream, &login, HERE, patience).await.expect("a session")
+    };
+    let mut session = begin(Duration::from_millis(100)).await;
+    let mut out = Output::new(1 << 20, Enough);
+    let ended = session.only_read("select pg_sleep(1)", 1, &mut out).await;
+    assert!(matches!(ended, Err(Failure::TooLong)), "{ended:?}");
+    session.end_and_wait().await;
+    let others =
+        "select count(*) from pg_stat_activity where usename = current_user and pid <> pg_backend_pid()";
+    let mut out = Output::new(1 << 20, Enough);
+    begin(Duration::from_secs(60)).await.only_read(others, 1, &mut out).await.expect("an answer");
+    let (pieces, _) = out.finish().await.expect("room");
+    let answer: Value = serde_json::from_slice(&pieces.concat()).expect("JSON");
+    assert_eq!(answer["rows"], json!([["0"]]), "{answer}");
+}
