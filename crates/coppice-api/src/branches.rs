@@ -55,7 +55,7 @@ pub(crate) fn endpoints() -> Vec<Endpoint> {
             .refuses_bodies_by(backup_settings::refused)
             .runs(update_branch),
         delete("", &DELETE_BRANCH)
-            .says(AREA, "Delete a branch", "It is gone at once, for every operation but those of the trash; its name is free, its sessions end, its children stay.\nIts data waits in the trash for some days (listTrash says until when), unless `purge` says that it be removed at once.\nA branch whose data was never there has none.")
+            .says(AREA, "Delete a branch", "It is gone at once, for every operation but those of the trash; its name is free, its sessions end, its children stay.\nIts data waits in the trash for some days (listTrash says until when), unless `purge` says that it be removed at once.\nA branch whose data was never there has none. Where it can't be brought back, a person in a browser has to have shown\njust now who they are.")
             .answers("Deleted.")
             .refuses(409, "It is protected.")
             .runs(delete_branch),

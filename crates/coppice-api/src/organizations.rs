@@ -35,7 +35,7 @@ pub(crate) fn endpoints() -> Vec<Endpoint> {
             .answers("The organization.")
             .runs(get_organization),
         put("", &UPDATE_ORGANIZATION)
-            .says(AREA, "Change an organization", "Its name, and whether it asks its members for a second factor. With `requires_second_factor`, who signed in\nwithout one is refused with 403 and the id `second_factor_required`, and so are keys that members made without one.")
+            .says(AREA, "Change an organization", "Its name, and whether it asks its members for a second factor. With `requires_second_factor`, who signed in\nwithout one is refused with 403 and the id `second_factor_required`, and so are keys that members made without one. To take that back, a person\nin a browser has to have shown just now who they are.")
             .answers("The organization as it is now.")
             .runs(update_organization),
         delete("", &DELETE_ORGANIZATION)

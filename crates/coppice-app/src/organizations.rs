@@ -5,7 +5,7 @@ mod deletions;
 use std::sync::Arc;
 
 use chrono::Utc;
-use coppice_core::access::{Caller, check_second_factor};
+use coppice_core::access::{Caller, check_fresh, check_second_factor};
 use coppice_core::limits::{ORGANIZATIONS_OWNED_MAX, OrganizationLimits};
 use coppice_core::marketplace::Marketplace;
 use coppice_core::organization::{BillingStatus, Holder, Organization, Role};
@@ -131,10 +131,11 @@ impl Organizations {
     }
 
     /// Changes what is given of an organization: its name, and whether it asks
-    /// its members for a second factor, which only who has shown one may turn on.
+    /// its members for a second factor, which only who has shown one may turn on, and nobody
+    /// off who is not asked anew: it lets in who has none.
     ///
     /// # Errors
-    /// `second_factor_required`; `organization_access_denied` when it was deleted
+    /// `second_factor_required`, `fresh_sign_in_required`; `organization_access_denied` when it was deleted
     /// meanwhile.
     pub async fn update(
         &self,
@@ -153,6 +154,9 @@ impl Organizations {
             let after = Organization { requires_second_factor: true, ..current.clone() };
             let place = second_factor_place(&self.public_url);
             check_second_factor(&after, &access.caller, access.has_second_factor, &place)?;
+        }
+        if requires == Some(false) {
+            check_fresh(&access.caller)?;
         }
         let updated = self.store.organization_update(&current.id, name, requires).await?;
         updated.ok_or_else(|| organization_gone(&current.id))

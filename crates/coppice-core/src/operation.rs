@@ -244,8 +244,10 @@ operations! {
     RESTORE_FROM_BACKUP =
         Operation::new("restoreFromBackup", Scope::BranchWrite).while_enabled().limited_keys(MakesBranches);
     LIST_TRASH = Operation::new("listTrash", Scope::BranchRead).limited_keys(RefusedWithBranchLimit);
-    EMPTY_TRASH = Operation::new("emptyTrash", Scope::BranchWrite).limited_keys(RefusedWithBranchLimit);
-    PURGE_BRANCH = Operation::new("purgeBranch", Scope::BranchWrite).limited_keys(RefusedWithBranchLimit);
+    EMPTY_TRASH =
+        Operation::new("emptyTrash", Scope::BranchWrite).asking_anew().limited_keys(RefusedWithBranchLimit);
+    PURGE_BRANCH =
+        Operation::new("purgeBranch", Scope::BranchWrite).asking_anew().limited_keys(RefusedWithBranchLimit);
     UNDELETE_BRANCH = Operation::new("undeleteBranch", Scope::BranchWrite)
         .while_enabled()
         .limited_keys(RefusedWithBranchLimit);

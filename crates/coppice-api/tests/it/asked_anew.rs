@@ -84,12 +84,19 @@ fn a_browser_that_was_found_signed_in_lets_nobody_in_who_is_asked_for_nothing() 
     assert_eq!(http.as_key(&stale, "GET", &project, None).status, 200);
 
     // No key does unasked what its maker is asked for.
-    for scopes in [&["project:read", "project:write"][..], &["org:write"], &["invite:write", "branch:write"]]
-    {
+    for scopes in [
+        &["project:read", "project:write"][..],
+        &["org:write"],
+        &["invite:write", "project:read"],
+        &["branch:write"],
+    ] {
         is_asked(&by_door(&http, &browser, "POST", "/api-keys", &key(scopes)));
     }
-    let looking = by_door(&http, &browser, "POST", "/api-keys", &key(&["project:read", "branch:write"]));
+    let looking = by_door(&http, &browser, "POST", "/api-keys", &key(&["project:read", "branch:read"]));
     assert_eq!(looking.status, 201, "{}", looking.text());
+
+    nothing_is_removed_for_good(&http, &project, &browser, &fresh);
+    nobody_is_let_in_without_a_second_factor(&http, &browser, &fresh);
 
     // Nobody is let in otherwise, and nothing ends.
     let invitation = json!({ "email": "found@example.com", "role": "admin" });
@@ -107,4 +114,28 @@ fn a_browser_that_was_found_signed_in_lets_nobody_in_who_is_asked_for_nothing() 
 
     assert_eq!(http.as_key(&fresh, "DELETE", &waiting, None).status, 204);
     assert_eq!(http.as_key(&fresh, "DELETE", &project, None).status, 204);
+}
+
+/// Neither by the door, nor by a client that was let in there.
+fn nothing_is_removed_for_good(http: &Http, project: &str, browser: &str, fresh: &str) {
+    let branch = format!("{project}/branches/{}", coppice_core::BranchId::generate());
+    let trashed = branch.replace("/branches/", "/trash/");
+    for path in [format!("{branch}?purge=true"), trashed, format!("{project}/trash")] {
+        is_asked(&by_door(http, browser, "DELETE", &path, &json!({})));
+        let done = http.as_key(fresh, "DELETE", &path, None).status;
+        assert!([204, 404].contains(&done), "{path}: {done}");
+    }
+    by_door(http, browser, "DELETE", &branch, &json!({})).expect_error(404, "branch_not_found");
+}
+
+/// A second factor that an organization asks for is asked for until somebody fresh says otherwise.
+fn nobody_is_let_in_without_a_second_factor(http: &Http, browser: &str, fresh: &str) {
+    let path = format!("/organizations/{}", http.new_organization("guarded"));
+    let id = path.trim_start_matches("/organizations/");
+    http.metastore(&format!("update organizations set requires_second_factor = true where id = '{id}'"));
+    http.metastore("update browser_sessions set methods = '{mfa}'; update sessions set methods = '{mfa}'");
+    let asks = |is_asked: bool| json!({ "requires_second_factor": is_asked });
+    is_asked(&by_door(http, browser, "PUT", &path, &asks(false)));
+    by_door(http, browser, "PUT", &path, &asks(true)).expect(200);
+    http.as_key(fresh, "PUT", &path, Some(&asks(false))).expect(200);
 }

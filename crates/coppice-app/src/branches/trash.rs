@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use chrono::Utc;
+use coppice_core::access::check_fresh;
 use coppice_core::branch::{Branch, TrashedBranch};
 use coppice_core::organization::Holder;
 use coppice_core::storage::VolumeBytes;
@@ -29,9 +30,13 @@ impl Branches {
     /// removed in the background.
     ///
     /// # Errors
-    /// `project_not_found`, `branch_not_found`, `branch_protected`
+    /// `fresh_sign_in_required` where it can't be brought back; `project_not_found`,
+    /// `branch_not_found`, `branch_protected`
     #[tracing::instrument(level = "debug", skip_all)]
     pub async fn delete(&self, access: &Access<InBranch>, purge: bool) -> Result<()> {
+        if purge || self.trash_keep.is_zero() {
+            check_fresh(&access.caller)?;
+        }
         let id = &access.target.branch;
         let is_allowed = |branch: &Branch| match branch.is_protected {
             true => Err(protected(&format!("branch {}", branch.name), "it")),
