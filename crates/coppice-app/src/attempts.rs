@@ -40,6 +40,8 @@ pub(crate) const CODES: Bound = Bound { kind: "codes", max: 50, span: TimeDelta:
 
 /// Accepting an invitation by its link from one address, without an account.
 pub(crate) const JOINING: Bound = Bound { kind: "joining", max: 10, span: QUARTER };
+/// Coming from AWS Marketplace, which is asked who that is.
+pub(crate) const ARRIVAL: Bound = Bound { kind: "arrival", max: 30, span: QUARTER };
 
 /// Attempts that are counted.
 #[derive(Clone)]

@@ -15,23 +15,36 @@ const ANSWER_BYTES_MAX: usize = 16 << 20;
 
 /// Makes clients whose servers are not trusted to end their answers.
 #[derive(Debug)]
-pub(crate) struct BoundedConnector;
+pub struct BoundedConnector {
+    reads_objects: bool,
+}
+
+impl BoundedConnector {
+    /// The content of objects is bounded where it is read.
+    pub(crate) const WITH_OBJECTS: Self = Self { reads_objects: true };
+    /// For a client that reads no objects: whatever it is answered is taken into memory whole.
+    pub const WITHOUT_OBJECTS: Self = Self { reads_objects: false };
+}
 
 impl HttpConnector for BoundedConnector {
     fn connect(&self, options: &ClientOptions) -> object_store::Result<HttpClient> {
-        ReqwestConnector::default().connect(options).map(|client| HttpClient::new(Bounded(client)))
+        let client = ReqwestConnector::default().connect(options)?;
+        Ok(HttpClient::new(Bounded { client, reads_objects: self.reads_objects }))
     }
 }
 
 #[derive(Debug)]
-struct Bounded(HttpClient);
+struct Bounded {
+    client: HttpClient,
+    reads_objects: bool,
+}
 
 #[async_trait]
 impl HttpService for Bounded {
     async fn call(&self, request: HttpRequest) -> Result<HttpResponse, HttpError> {
         // Whatever else is read is asked for by a query.
-        let is_object = request.method() == "GET" && request.uri().query().is_none();
-        let answer = self.0.execute(request).await?;
+        let is_object = self.reads_objects && request.method() == "GET" && request.uri().query().is_none();
+        let answer = self.client.execute(request).await?;
         if is_object && answer.status().is_success() {
             return Ok(answer);
         }
@@ -45,5 +58,41 @@ impl HttpService for Bounded {
             content.extend_from_slice(&piece);
         }
         Ok(HttpResponse::from_parts(head, content.freeze().into()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read as _, Write as _};
+    use std::net::{Shutdown, TcpListener};
+
+    use object_store::client::HttpRequestBody;
+
+    use super::*;
+
+    /// A server that answers everything without an end.
+    fn endless() -> String {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let address = listener.local_addr().expect("an address");
+        std::thread::spawn(move || {
+            let (mut client, _) = listener.accept().expect("a client");
+            let _ = client.read(&mut [0; 4096]);
+            let _ = client.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 99999999999\r\n\r\n");
+            while client.write_all(&[b' '; 64 << 10]).is_ok() {}
+            let _ = client.shutdown(Shutdown::Both);
+        });
+        format!("http://{address}/latest/meta-data")
+    }
+
+    #[tokio::test]
+    async fn an_answer_is_read_to_a_bound_where_no_object_is_asked_for() {
+        let client = BoundedConnector::WITHOUT_OBJECTS
+            .connect(&ClientOptions::new().with_allow_http(true))
+            .expect("a client");
+        let mut request = HttpRequest::new(HttpRequestBody::empty());
+        *request.uri_mut() = endless().parse().expect("an address");
+        let refused = client.execute(request).await.map(drop).expect_err("it does not end");
+        let told = std::error::Error::source(&refused).map(ToString::to_string).unwrap_or_default();
+        assert!(told.contains("more than 16777216 bytes"), "{told}: {refused}");
     }
 }

@@ -40,6 +40,7 @@ mod write;
 
 pub use archive::{Archive, BaseName};
 pub use barman::{BarmanBackup, BarmanServer, BarmanUpload, LogPlace};
+pub use bounded::BoundedConnector;
 pub use connection::Connection;
 pub use error::{ArchiveError, Result};
 pub use manifest::{BaseFacts, Manifest};

@@ -89,7 +89,7 @@ impl StorePlace {
                 let allows_http = std::env::var("AWS_ALLOW_HTTP").is_ok_and(|text| text == "true");
                 let bucket = AmazonS3Builder::from_env()
                     .with_client_options(options.with_allow_http(allows_http))
-                    .with_http_connector(BoundedConnector)
+                    .with_http_connector(BoundedConnector::WITH_OBJECTS)
                     .with_bucket_name(bucket)
                     .build()
                     .map_err(opening())?;

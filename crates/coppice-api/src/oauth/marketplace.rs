@@ -43,7 +43,7 @@ async fn arrive(State(app): State<App>, browser: Browser, PageForm(form): PageFo
     if !app.marketplace.is_there() {
         return not_here();
     }
-    match app.marketplace.arrive(&secret(&form, TOKEN)).await {
+    match app.marketplace.arrive(&secret(&form, TOKEN), &browser.origin).await {
         Ok(Arrival::Known(secret)) => {
             let mut response = redirect(&browser.path(PLACE));
             cookies::set(&app, &mut response, &cookies::name(&app, COOKIE), &secret, Some(COOKIE_SECONDS));

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use coppice_archive::BoundedConnector;
 use coppice_core::Error;
 use coppice_core::error::{chain, excerpt};
 use http::header::CONTENT_TYPE;
@@ -12,6 +13,7 @@ use reqwest::{Client, StatusCode, Url};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use tokio::sync::OnceCell;
+use tokio::time::timeout;
 
 use super::config::{AwsIdentity, AwsMarketplaceConfig};
 use crate::asking::{self, Reply};
@@ -145,7 +147,9 @@ impl AwsApi {
     ) -> Asked<T> {
         let away = |error: String| AwsError::Away(format!("{operation}: {error}"));
         let (client, credentials) = self.client().await?;
-        let credential = credentials.get_credential().await.map_err(|error| away(chain(&error)))?;
+        let credential = timeout(PATIENCE, credentials.get_credential()).await;
+        let credential = credential.map_err(|_| away("it takes too long to know who asks".to_owned()))?;
+        let credential = credential.map_err(|error| away(chain(&error)))?;
         let body = serde_json::to_vec(body).map_err(|error| away(error.to_string()))?;
         let request = http::Request::post(place.as_str())
             .header(CONTENT_TYPE, service.kind)
@@ -177,7 +181,10 @@ fn credentials(config: &AwsMarketplaceConfig) -> Asked<AwsCredentialProvider> {
         AwsIdentity::Machine => {
             // No bucket is used: it is what knows all places where credentials are.
             let builder = AmazonS3Builder::from_env().with_bucket_name("none").with_region(&config.region);
-            let built = builder.build().map_err(|error| AwsError::Away(chain(&error)))?;
+            let built = builder
+                .with_http_connector(BoundedConnector::WITHOUT_OBJECTS)
+                .build()
+                .map_err(|error| AwsError::Away(chain(&error)))?;
             Ok(built.credentials().clone())
         }
     }

@@ -20,6 +20,7 @@ use zeroize::Zeroizing;
 use super::AwsMarketplace;
 use super::api::{AwsApi, AwsError};
 use crate::asking;
+use crate::attempts::{ARRIVAL, source};
 use crate::rows::lock_organization_in_tx;
 use crate::subscriptions::{hour_of, used};
 
@@ -66,15 +67,17 @@ impl AwsMarketplace {
             .ok_or_else(|| Error::invalid(ErrorCode::BillingNotConfigured, "billing is not configured"))
     }
 
-    /// Takes what AWS gave a buyer's browser.
+    /// Takes what AWS gave a buyer's browser. Anybody can send something, and AWS takes so many
+    /// questions of us.
     ///
     /// # Errors
-    /// `billing_not_configured`, `provider_failed`
-    pub async fn arrive(&self, token: &str) -> Result<Arrival> {
+    /// `billing_not_configured`, `rate_limited`, `provider_failed`
+    pub async fn arrive(&self, token: &str, origin: &RequestOrigin) -> Result<Arrival> {
         let aws = self.api()?;
         if token.is_empty() || token.len() > TOKEN_LENGTH_MAX {
             return Ok(Arrival::Unknown);
         }
+        self.attempts.count(ARRIVAL, &origin.address.map(source).unwrap_or_default()).await?;
         let asked = aws.metering("ResolveCustomer", &json!({ "RegistrationToken": token })).await;
         let resolved: Resolved = match asked {
             Ok(resolved) => resolved,

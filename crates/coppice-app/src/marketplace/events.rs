@@ -73,7 +73,8 @@ struct Acceptor {
 }
 
 impl AwsMarketplace {
-    /// Takes what is in the queue. A message is removed when what follows from it is written down.
+    /// Takes what is in the queue. A message is removed when what follows from it is written down;
+    /// one of which that fails keeps none back that came with it, and comes again.
     pub(crate) async fn look_at_queue(&self) -> Result<()> {
         let aws = self.api()?;
         loop {
@@ -81,18 +82,29 @@ impl AwsMarketplace {
             if messages.is_empty() {
                 return Ok(());
             }
-            for Message { receipt_handle, body } in messages {
-                match news(&body, &aws.config.product_code) {
-                    Ok(Some(news)) => self.apply_news(&news).await?,
-                    Ok(None) => {}
-                    Err(why) => {
-                        tracing::warn!("a message in the queue of AWS Marketplace is none of AWS's: {why}")
-                    }
+            let mut failed = None;
+            for message in &messages {
+                if let Err(error) = self.take(aws, message).await {
+                    tracing::warn!(
+                        "a message in the queue of AWS Marketplace is left there: {}",
+                        error.for_log()
+                    );
+                    failed = Some(error);
                 }
-                failpoint!("marketplace.applied");
-                aws.remove(&receipt_handle).await?;
             }
+            // For a while nobody gets it, and so the next look has others.
+            failed.map_or(Ok(()), Err)?;
         }
+    }
+
+    async fn take(&self, aws: &AwsApi, Message { receipt_handle, body }: &Message) -> Result<()> {
+        match news(body, &aws.config.product_code) {
+            Ok(Some(news)) => self.apply_news(&news).await?,
+            Ok(None) => {}
+            Err(why) => tracing::warn!("a message in the queue of AWS Marketplace is none of AWS's: {why}"),
+        }
+        failpoint!("marketplace.applied");
+        aws.remove(receipt_handle).await
     }
 
     /// Writes down what AWS says of a subscription, with all that follows from it.

@@ -25,6 +25,7 @@ pub use config::{AwsIdentity, AwsMarketplaceConfig, MeteredDimension};
 pub(crate) use events::LOOK as LOOK_AT_QUEUE;
 pub(crate) use usage::LOOK as LOOK_AT_USAGE;
 
+use crate::attempts::Attempts;
 use crate::audit::Audit;
 use crate::organizations::Organizations;
 use crate::secrets::MasterKey;
@@ -38,6 +39,7 @@ pub struct AwsMarketplace {
     key: Arc<MasterKey>,
     /// Who is asked, if anybody is.
     api: Option<Arc<AwsApi>>,
+    attempts: Attempts,
     audit: Audit,
     organizations: Organizations,
     subscriptions: Subscriptions,
@@ -52,7 +54,8 @@ impl AwsMarketplace {
         subscriptions: Subscriptions,
     ) -> Self {
         let api = config.map(|config| Arc::new(AwsApi::new(config)));
-        Self { store, key, api, audit, organizations, subscriptions }
+        let attempts = Attempts::new(store.clone(), key.clone());
+        Self { store, key, api, attempts, audit, organizations, subscriptions }
     }
 
     /// Whether organizations can be billed through AWS Marketplace.

@@ -367,3 +367,32 @@ fn a_license_of_which_aws_says_for_a_day_that_nobody_pays_by_it_is_over() {
     );
     sold.http.wait_standing(&organization, &json!(["disabled", "no_payment_method", "t1"]));
 }
+
+#[test]
+fn what_fails_of_a_message_keeps_no_other_message_back() {
+    let sold = Sold::start();
+    let organization = sold.new_customer("behind");
+    sold.new_customer("failing");
+    sold.http.metastore(
+        "alter table marketplace_subscriptions add constraint never
+             check (license_id <> 'l-failing' or told_at is null)",
+    );
+    let now = Utc::now();
+    sold.aws.tell(&event(ENDED, "l-failing", now, |_| {}));
+    sold.aws.tell(&event(ENDED, "l-behind", now, |_| {}));
+    sold.http.wait_standing(&organization, &json!(["disabled", "no_payment_method", "t1"]));
+    wait_for("it is removed", PATIENCE, || (sold.aws.waiting() == 1).then_some(()));
+    sold.http.metastore("alter table marketplace_subscriptions drop constraint never");
+    wait_for("the other one is taken later", PATIENCE, || (sold.aws.waiting() == 0).then_some(()));
+}
+
+#[test]
+fn aws_is_asked_so_often_for_whoever_comes_from_one_address() {
+    let sold = Sold::start();
+    let came = |token: &str| sold.arrive(&mut Browser::default(), token).status;
+    let answers: Vec<_> = (0..31).map(|_| came("forged")).collect();
+    assert!(answers.iter().take(30).all(|status| *status == 400), "{answers:?}");
+    assert_eq!(answers.last(), Some(&429));
+    let asked = sold.aws.asked().iter().filter(|asked| asked.target.ends_with("ResolveCustomer")).count();
+    assert_eq!(asked, 30);
+}
