@@ -48,7 +48,7 @@ done < <(find crates/*/src -name '*.rs' -not -path '*/untrusted/*' -not -path 'c
 while IFS= read -r file; do
   complain "$file: a command for people in which a word is not quoted"
 done < <(search --files-with-matches --perl-regexp --null-data --include='*.rs' \
-  '[`"]coppice [^`"\n]*\{([a-z_]+\}|[0-9]*\}(?![\s\S]{0,300}quoted\())' crates/coppice/src)
+  '[`"]coppice [^`"\n]*\{([a-z_]+\}|[0-9]*\}(?![\s\S]{0,300}quoted\())' crates/*/src)
 
 # What the app does follows from what it is given, so that a simulation can play it again: chance is
 # `coppice_core::random`, and nothing is decided by which of two things that are ready is looked at first.

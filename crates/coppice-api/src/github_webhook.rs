@@ -5,6 +5,7 @@ use axum::response::Response;
 use axum::routing::{get, post};
 use axum::{Extension, Router};
 use coppice_app::{App, GithubDelivery};
+use coppice_core::shell::quoted;
 use coppice_core::{Error, ErrorCode, Result};
 use coppice_oauth::params::Params;
 
@@ -66,7 +67,7 @@ async fn set_up(State(app): State<App>, request: Request) -> Response {
         (true, Some(installation), Some(code)) => (
             "The GitHub App is installed",
             "Link it to your organization within ten minutes: paste this at Integrations in the console, or run it.",
-            format!("coppice github link {installation} --code {code}"),
+            format!("coppice github link {} --code {}", quoted(&installation), quoted(&code)),
         ),
         (true, ..) => (
             "GitHub did not say who you are",

@@ -3,6 +3,7 @@
 
 use chrono::{DateTime, DurationRound as _, TimeDelta, Utc};
 use coppice_core::organization::{BillingStatus, UsageTier};
+use coppice_core::shell::quoted;
 use coppice_core::usage::Meter;
 use coppice_core::{BranchId, Error, ErrorCode, OrganizationId, Result, UserId, email};
 use coppice_store::{NewUser, OldPassword, Store};
@@ -44,7 +45,8 @@ pub async fn create_user(store: &Store, email: &str, name: &str, password: Optio
     match store.user_insert_in_tx(&mut tx, &new).await {
         Err(error) if error.is_unique_violation("users_email") => {
             return Err(refused(format!(
-                "{email} has an account already: `coppice admin set-password {email}` gives it a new password"
+                "{email} has an account already: `coppice admin set-password {}` gives it a new password",
+                quoted(email)
             )));
         }
         inserted => inserted?,

@@ -61,6 +61,7 @@ pub mod project;
 pub mod proxies;
 pub mod random;
 pub mod reach;
+pub mod shell;
 pub mod sign_up;
 pub mod statistics;
 pub mod storage;

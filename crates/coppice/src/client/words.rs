@@ -1,15 +1,6 @@
 //! Words of commands as they have to be typed.
 
-use std::borrow::Cow;
-
-/// A word that a shell takes for one, whatever is in it.
-pub(crate) fn quoted(word: &str) -> Cow<'_, str> {
-    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_./:@%+=,".contains(&byte);
-    if !word.is_empty() && word.bytes().all(is_plain) {
-        return Cow::Borrowed(word);
-    }
-    Cow::Owned(format!("'{}'", word.replace('\'', r"'\''")))
-}
+pub(crate) use coppice_core::shell::quoted;
 
 /// Words that a shell takes for so many, whatever is in them.
 pub(super) fn all_quoted<'a>(words: impl Iterator<Item = &'a str>) -> String {
@@ -37,18 +28,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_are_quoted_where_a_shell_needs_it() {
-        let words = [
-            ("main", "main"),
-            ("kid/2", "kid/2"),
-            ("a b", "'a b'"),
-            ("it's", r"'it'\''s'"),
-            ("x$(touch y)", "'x$(touch y)'"),
-            ("", "''"),
-        ];
-        for (word, expected) in words {
-            assert_eq!(quoted(word), expected);
-        }
+    fn several_words_are_quoted_one_by_one() {
         assert_eq!(all_quoted(["a", "b;c"].into_iter()), "a 'b;c'");
-    }
-}
+    }}
