@@ -3,6 +3,7 @@
 use anyhow::bail;
 use clap::Args;
 use clap_complete::ArgValueCandidates;
+use coppice_core::name::is_unseen;
 use coppice_wire::{BranchDiff, ChangedBytes, DifferenceKind, ObjectDifference};
 
 use crate::client::http::Client;
@@ -69,7 +70,7 @@ fn script_to_read(sql: &str) -> String {
         return shown;
     }
     format!(
-        "{shown}-- Control characters are shown as \u{fffd} here, so carry out what is written to a file.\n"
+        "{shown}-- Characters that can't be seen are shown as \u{fffd} here, so carry out what is written to a file.\n"
     )
 }
 
@@ -143,7 +144,7 @@ fn changed_lines(changed: &ChangedBytes, against: &str) -> String {
 
 /// A name may be anything, and is written by who owns the branch.
 fn plain(name: &str) -> String {
-    name.chars().map(|letter| if letter.is_control() { ' ' } else { letter }).collect()
+    name.chars().map(|letter| if is_unseen(letter) { ' ' } else { letter }).collect()
 }
 
 fn line(object: &ObjectDifference, has_colour: bool) -> String {
@@ -177,7 +178,7 @@ mod tests {
             database: "app".to_owned(),
             objects: vec![
                 object("table", "public.orders", DifferenceKind::Changed),
-                object("index", "public.by_\u{1b}[2Jday", DifferenceKind::Added),
+                object("index", "public.by_\u{1b}[2Jday\u{202e}", DifferenceKind::Added),
             ],
             statements: vec![DiffStatement {
                 sql: "ALTER TABLE public.orders DROP COLUMN paid".to_owned(),
@@ -225,7 +226,9 @@ mod tests {
     fn a_script_does_not_command_the_terminal_it_is_read_on() {
         assert_eq!(script_to_read("DROP TABLE\n\tx;\n"), "DROP TABLE\n\tx;\n");
         let told = script_to_read("DROP TABLE \"a\u{1b}[2Jb\";\n");
-        assert!(told.starts_with("DROP TABLE \"a\u{fffd}[2Jb\";\n-- Control characters"), "{told}");
+        assert!(told.starts_with("DROP TABLE \"a\u{fffd}[2Jb\";\n-- Characters that can't"), "{told}");
+        let told = script_to_read("DROP TABLE \"a\"; --\u{202e}\u{2066} b\n");
+        assert!(told.starts_with("DROP TABLE \"a\"; --\u{fffd}\u{fffd} b\n-- "), "{told}");
     }
 
     #[test]
@@ -233,7 +236,7 @@ mod tests {
         assert_eq!(
             summary(&found(), false),
             "~ table public.orders\n\
-             + index public.by_ [2Jday\n\n\
+             + index public.by_ [2Jday \n\n\
              preview has 1 more, 1 changed, 0 fewer than main; `--sql` shows what makes them the same.\n\
              1 statement of it would lose or convert data.\n\
              Not compared: aggregate (2 on preview, 1 on main)\n"
