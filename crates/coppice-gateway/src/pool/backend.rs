@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
+use aws_lc_rs::digest;
 use coppice_core::limits::CONNECTIONS_MAX;
 use coppice_engine::BoxedServerStream;
 use coppice_pgwire::frame::Frame;
@@ -98,7 +99,15 @@ pub(crate) struct User<'a> {
     pub(crate) application: &'a str,
 }
 
-/// Sets what a server reports. What no server has so much of is not kept.
+/// Begins what is kept of a value that is too long, which no value does.
+const DIGEST: &[u8] = b"\0";
+
+/// Whether what is kept of a value only tells it from others: no client is told that.
+pub(crate) fn is_digest(kept: &[u8]) -> bool {
+    kept.starts_with(DIGEST)
+}
+
+/// Sets what a server reports. Of what no server has so much of no value is kept.
 pub(crate) fn report(reported: &mut Reported, body: &[u8]) {
     let Ok((name, value)) = session::parameter_status(body) else { return };
     let reported = Arc::make_mut(reported);
@@ -107,12 +116,16 @@ pub(crate) fn report(reported: &mut Reported, body: &[u8]) {
         reported[index].1 = [].into();
     }
     let bytes: usize = reported.iter().map(|(name, value)| name.len() + value.len()).sum();
-    if bytes + name.len() + value.len() > REPORTED_BYTES_MAX {
-        return;
-    }
+    let has_room = |kept: &[u8]| bytes + name.len() + kept.len() <= REPORTED_BYTES_MAX;
+    let kept = match has_room(value) {
+        true => value.to_vec(),
+        false => [DIGEST, digest::digest(&digest::SHA256, value).as_ref()].concat(),
+    };
     match found {
-        Ok(index) => reported[index].1 = value.into(),
-        Err(index) if reported.len() < REPORTED_MAX => reported.insert(index, (name.into(), value.into())),
+        Ok(index) => reported[index].1 = kept.into(),
+        Err(index) if reported.len() < REPORTED_MAX && has_room(&kept) => {
+            reported.insert(index, (name.into(), kept.into()));
+        }
         Err(_) => {}
     }
 }
@@ -269,5 +282,34 @@ impl Seat for Backend {
     fn into_place(mut self) -> Place<Self> {
         self.place.is_vacated = true;
         self.place
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn reported(of: &[(&str, String)]) -> Reported {
+        let mut reported = Reported::default();
+        for (name, value) in of {
+            report(&mut reported, format!("{name}\0{value}\0").as_bytes());
+        }
+        reported
+    }
+
+    #[test]
+    fn values_that_are_too_long_are_told_apart_and_told_to_nobody() {
+        let long = |letter: &str| letter.repeat(REPORTED_BYTES_MAX);
+        let of = |path: String| reported(&[("TimeZone", "UTC".to_owned()), ("search_path", path)]);
+        let (one, other) = (of(long("a")), of(long("b")));
+        assert!(one != other && one == of(long("a")), "they are told apart");
+        let surroundings = |reported: &Reported| Settings::default().surroundings(reported);
+        assert_ne!(surroundings(&one), surroundings(&other));
+        assert_eq!(one.iter().map(|(_, kept)| is_digest(kept)).collect::<Vec<_>>(), [false, true]);
+        let again = reported(&[("search_path", long("a")), ("search_path", "short".to_owned())]);
+        assert_eq!(&*again[0].1, b"short");
+        let many: Vec<_> = (0..40).map(|number| (format!("{number}{}", long("n")), long("v"))).collect();
+        let many: Vec<_> = many.iter().map(|(name, value)| (name.as_str(), value.clone())).collect();
+        assert!(reported(&many).is_empty(), "a name is not shortened");
     }
 }

@@ -13,7 +13,7 @@ use crate::gateway::Gateway;
 use crate::keys::{KnownKey, Target};
 use crate::metrics;
 use crate::negotiate::Client;
-use crate::pool::backend::{Backend, PoolKey, Reported, User};
+use crate::pool::backend::{Backend, PoolKey, Reported, User, is_digest};
 use crate::pool::exchange::{Broken, Exchange, HELD_MAX, Outcome, State};
 use crate::pool::idle::{self, Wish};
 use crate::pool::places::{Crowd, Grant};
@@ -61,7 +61,8 @@ impl Member {
     /// Tells the client what of its session's parameters is other than it was told.
     fn tell_changes(&mut self, client: &mut Client, reported: &Reported) {
         if !Arc::ptr_eq(&self.reported, reported) {
-            for (name, value) in reported.iter().filter(|parameter| !self.reported.contains(parameter)) {
+            let changed = reported.iter().filter(|parameter| !self.reported.contains(parameter));
+            for (name, value) in changed.filter(|(_, value)| !is_digest(value)) {
                 encode::parameter_status(&mut client.connection.outgoing, name, value);
             }
             self.reported = reported.clone();
