@@ -240,6 +240,15 @@ impl Store {
         Ok(query.bind(id.as_str()).fetch_one(&self.pool).await?)
     }
 
+    /// Whether a branch that goes on is to have this volume.
+    pub async fn volume_is_wanted(&self, id: &VolumeId) -> Result<bool> {
+        let query = sqlx::query_scalar(
+            "select exists (select from branches
+                 where $1 in (volume_id, replacement_id) and goal in ('running', 'hibernated'))",
+        );
+        Ok(query.bind(id.as_str()).fetch_one(&self.pool).await?)
+    }
+
     /// Whether a copy of this volume is promised and not made yet.
     pub async fn volume_has_promised_copies(&self, id: &VolumeId) -> Result<bool> {
         Ok(sqlx::query_scalar(

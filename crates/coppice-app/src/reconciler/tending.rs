@@ -21,7 +21,7 @@ use super::Reconciler;
 use super::attempt::{LEASE_SECONDS, StepError};
 
 /// How often is looked whether there is something to do, or it is not wanted any more.
-const LOOK: Duration = Duration::from_secs(1);
+pub(super) const LOOK: Duration = Duration::from_secs(1);
 
 impl Reconciler {
     /// Does what takes long for a replacement: none when the branch does not want that any

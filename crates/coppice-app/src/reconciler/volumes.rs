@@ -14,6 +14,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::Reconciler;
 use super::attempt::StepError;
+use super::tending::LOOK;
 
 /// How often is looked whether a volume is there that others share their room with.
 const BEHIND: Duration = Duration::from_secs(2);
@@ -33,7 +34,13 @@ impl Reconciler {
         {
             return Err(StepError::Behind(BEHIND));
         }
-        let facts = match self.inner.engine.create_volume(&plan).await {
+        let making = self.inner.engine.create_volume(&plan);
+        let made = match plan.source {
+            // For as long as the store takes; anything else holds what it copies until it is made.
+            VolumeSource::Base(..) => self.unless_unwanted(&volume.id, making).await?,
+            _ => making.await,
+        };
+        let facts = match made {
             Err(EngineError::SourceUnsettled(_)) => {
                 return Err(StepError::NotYet("the server of its source starts or stops"));
             }
@@ -41,6 +48,28 @@ impl Reconciler {
         };
         failpoint!("reconciler.volume_made");
         self.note_present(volume, &facts, token).await
+    }
+
+    /// Does what makes a volume, until nobody wants that any more, or this process is to end.
+    async fn unless_unwanted<T>(
+        &self,
+        volume: &VolumeId,
+        making: impl Future<Output = T>,
+    ) -> Result<T, StepError> {
+        let is_unwanted = async {
+            loop {
+                tokio::time::sleep(LOOK).await;
+                if let Ok(false) = self.inner.store.volume_is_wanted(volume).await {
+                    return;
+                }
+            }
+        };
+        tokio::select! {
+            biased;
+            () = self.inner.stop.cancelled() => Err(StepError::NotYet("the platform is stopped")),
+            made = making => Ok(made),
+            () = is_unwanted => Err(StepError::NotYet("its volume is not wanted any more")),
+        }
     }
 
     /// Makes the data of a volume that is to take the place of a branch's, which serves

@@ -22,7 +22,7 @@ use tokio::runtime::Handle;
 use super::LocalEngine;
 use super::blocking::blocking;
 use super::history::append_log;
-use super::pace::Pace;
+use super::pace::{GivesUp, Pace};
 use super::untrusted::{UntrustedDir, UntrustedPath};
 use crate::{BasePlan, EngineError, Result, VolumePlan};
 
@@ -157,7 +157,8 @@ impl LocalEngine {
         self.with_frozen(plan.source_instance.as_ref(), &plan.volume, read).await
     }
 
-    /// Makes a volume from a base and the log behind it, up to a time if one is said.
+    /// Makes a volume from a base and the log behind it, up to a time if one is said; ends
+    /// soon when nobody waits for it any more.
     pub(super) async fn create_from_base(
         &self,
         plan: &VolumePlan,
@@ -167,10 +168,12 @@ impl LocalEngine {
         let base = self.find_base(base, plan.label.version, until).await?;
         let (volumes, label) = (self.volumes.clone(), plan.label.clone());
         let similar = plan.similar.as_ref().map(|volume| volumes.data_dir(volume));
+        let gives_up = GivesUp::default();
+        let pace = gives_up.hasty();
         let put = move |data: &UntrustedPath| {
             // Without it there is nothing to share.
             let similar = similar.as_ref().and_then(|data| data.open().ok().flatten());
-            base.put_into(data, similar, &Pace::default()).map(drop)
+            base.put_into(data, similar, &pace).map(drop)
         };
         blocking(move || volumes.create(&label, &mut |data| put(data))).await
     }

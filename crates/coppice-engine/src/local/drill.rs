@@ -6,8 +6,6 @@
 //! owner made is looked at, never run with more rights than theirs: amcheck acts as
 //! the owner of what it looks at.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use coppice_core::InstanceId;
@@ -22,7 +20,7 @@ use super::bases::StoredBase;
 use super::blocking::blocking;
 use super::config::processes_max;
 use super::connecting::Address;
-use super::pace::Pace;
+use super::pace::GivesUp;
 use super::process::controllers::Limits;
 use super::server::ServerPlan;
 use super::session::{Parameter, Patience, Session, column, named};
@@ -82,15 +80,6 @@ impl Looked {
             "its server answers; of {relations} tables and indexes in {of_how_many}, {sound} were looked at and are \
              sound{log}"
         )
-    }
-}
-
-/// Says so to the thread that restores, when nobody waits for it any more.
-struct GivesUp(Arc<AtomicBool>);
-
-impl Drop for GivesUp {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
     }
 }
 
@@ -204,8 +193,8 @@ impl LocalEngine {
     /// Restores on a thread of its own, which everything else goes before. Tells where
     /// the log ends.
     async fn restore_for_drill(&self, base: StoredBase) -> Result<Option<Lsn>> {
-        let gives_up = GivesUp(Arc::default());
-        let pace = Pace::gentle(gives_up.0.clone());
+        let gives_up = GivesUp::default();
+        let pace = gives_up.gentle();
         let (volumes, runtime) = (self.volumes.clone(), Handle::current());
         let (tell, told) = tokio::sync::oneshot::channel();
         let work = move || {

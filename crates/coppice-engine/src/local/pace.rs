@@ -25,12 +25,29 @@ pub(super) struct Pace {
     is_given_up: Arc<AtomicBool>,
 }
 
-impl Pace {
-    /// Takes half of the time at most, and ends when it is said to be given up.
-    pub(super) fn gentle(is_given_up: Arc<AtomicBool>) -> Self {
-        Self { piece: Some(Mutex::new((0, Instant::now()))), is_given_up }
+/// Tells the thread that works, when it is dropped, that nobody waits for it any more.
+#[derive(Debug, Default)]
+pub(super) struct GivesUp(Arc<AtomicBool>);
+
+impl GivesUp {
+    /// Of work that takes half of the time at most, and ends when it is given up.
+    pub(super) fn gentle(&self) -> Pace {
+        Pace { piece: Some(Mutex::new((0, Instant::now()))), is_given_up: self.0.clone() }
     }
 
+    /// Of work that does not rest, and ends when it is given up.
+    pub(super) fn hasty(&self) -> Pace {
+        Pace { piece: None, is_given_up: self.0.clone() }
+    }
+}
+
+impl Drop for GivesUp {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+impl Pace {
     /// # Errors
     /// When it was given up.
     pub(super) fn go_on(&self) -> io::Result<()> {
@@ -78,7 +95,8 @@ mod tests {
     #[test]
     fn who_is_gentle_rests_for_as_long_as_a_piece_took_and_others_do_not() {
         let file = tempfile::tempfile().expect("a file");
-        let gentle = Pace::gentle(Arc::default());
+        let somebody = GivesUp::default();
+        let gentle = somebody.gentle();
         let began = Instant::now();
         gentle.wrote(&file, PIECE - 1).expect("nobody gave it up");
         std::thread::sleep(Duration::from_millis(100));
@@ -93,10 +111,12 @@ mod tests {
 
     #[test]
     fn what_was_given_up_ends() {
-        let is_given_up = Arc::new(AtomicBool::new(false));
-        let pace = Pace::gentle(is_given_up.clone());
-        pace.after(1).expect("nobody gave it up");
-        is_given_up.store(true, Ordering::Relaxed);
-        assert!(pace.after(1).is_err() && pace.go_on().is_err());
+        for of in [GivesUp::gentle, GivesUp::hasty] {
+            let somebody = GivesUp::default();
+            let pace = of(&somebody);
+            pace.after(1).expect("nobody gave it up");
+            drop(somebody);
+            assert!(pace.after(1).is_err() && pace.go_on().is_err());
+        }
     }
 }

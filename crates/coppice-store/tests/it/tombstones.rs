@@ -110,6 +110,28 @@ const ACTS: [(&str, Act, &str); 7] = [
 ];
 
 #[tokio::test(flavor = "multi_thread")]
+async fn volumes_are_wanted_until_their_branch_is_not() {
+    let server = Postgres::shared();
+    let (store, mut sql) = with_rows(&server.database().await).await;
+    assert!(store.branch_claim(&branch(), &host(), TOKEN, LEASE).await.unwrap().is_some());
+    sqlx::raw_sql(MANY_VOLUMES).execute(&mut sql).await.unwrap();
+    let wanted = async || {
+        let mut wanted = vec![];
+        for id in ["v", "next", "former", "nobody's"] {
+            if store.volume_is_wanted(&VolumeId::from_trusted(id)).await.unwrap() {
+                wanted.push(id);
+            }
+        }
+        wanted
+    };
+    assert_eq!(wanted().await, ["v", "next"]);
+    assert!(store.branch_give_up_replacement(&branch(), TOKEN, "why").await.unwrap());
+    assert_eq!(wanted().await, ["v"]);
+    assert!(trash(&store).await);
+    assert_eq!(wanted().await, [""; 0], "it waits in the trash");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn what_a_branch_lets_go_of_is_named_once() {
     let server = Postgres::shared();
     let (store, mut sql) = with_rows(&server.database().await).await;
