@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use tokio_postgres::types::Type;
 
 use super::connecting::Address;
+use super::many::Many;
 use super::prepared::{self, Prepared};
 use super::session::{PLATFORM_ROLE, Patience, Session, column};
 
@@ -24,17 +25,22 @@ const GRACE: Duration = Duration::from_millis(300);
 const LOOK: Duration = Duration::from_millis(50);
 /// A session that goes on for so long after it was told to end won't.
 const END_PATIENCE: Duration = Duration::from_secs(2);
+/// Sessions and prepared transactions that are ended at one look. A server that lies says any number.
+const AT_ONCE: usize = 1000;
 
 /// Ends the sessions that keep the platform's waiting; `pg_blocking_pids` tells
 /// prepared transactions as 0.
-const END_SESSIONS: &str = "
-    SELECT blocking.pid, blocking.pid <> 0 AND pg_catalog.pg_terminate_backend(blocking.pid)
-    FROM (SELECT DISTINCT unnest(pg_catalog.pg_blocking_pids(waiting.pid)) AS pid
-          FROM pg_catalog.pg_locks waiting JOIN pg_catalog.pg_stat_activity platform USING (pid)
-          WHERE NOT waiting.granted AND platform.usename = $1) blocking
-    WHERE NOT EXISTS (SELECT FROM pg_catalog.pg_stat_activity own
-                      WHERE own.pid = blocking.pid AND own.usename = $1)
-    LIMIT 1000";
+fn end_sessions() -> String {
+    format!(
+        "SELECT blocking.pid, blocking.pid <> 0 AND pg_catalog.pg_terminate_backend(blocking.pid)
+         FROM (SELECT DISTINCT unnest(pg_catalog.pg_blocking_pids(waiting.pid)) AS pid
+               FROM pg_catalog.pg_locks waiting JOIN pg_catalog.pg_stat_activity platform USING (pid)
+               WHERE NOT waiting.granted AND platform.usename = $1) blocking
+         WHERE NOT EXISTS (SELECT FROM pg_catalog.pg_stat_activity own
+                           WHERE own.pid = blocking.pid AND own.usename = $1)
+         LIMIT {AT_ONCE}"
+    )
+}
 
 /// The prepared transactions that hold what the platform's sessions wait for.
 /// Each holds the lock on its own id, too.
@@ -55,7 +61,7 @@ fn holding_prepared() -> String {
               AND id.virtualtransaction = holding.virtualtransaction
          JOIN pg_catalog.pg_prepared_xacts p ON p.transaction = id.transactionid
          LEFT JOIN pg_catalog.pg_database d ON d.datname = p.database
-         WHERE NOT waiting.granted LIMIT 1000"
+         WHERE NOT waiting.granted LIMIT {AT_ONCE}"
     )
 }
 
@@ -95,13 +101,14 @@ struct Watcher<'a> {
 impl Watcher<'_> {
     async fn end_blockers(&mut self) -> Result<()> {
         let action = "looking for who keeps the platform waiting";
-        let rows = self.session.query(action, END_SESSIONS, &[(&PLATFORM_ROLE, Type::NAME)]).await?;
-        let pids = rows.iter().map(|row| column(row, 0)).collect::<Result<Vec<i32>>>()?;
+        let rows = self.session.query(action, &end_sessions(), &[(&PLATFORM_ROLE, Type::NAME)]).await?;
+        let pids = rows.iter().take(AT_ONCE).map(|row| column(row, 0)).collect::<Result<Vec<i32>>>()?;
+        let mut ended = Many::default();
         for pid in pids.iter().copied().filter(|pid| *pid != 0) {
             match self.told.get(&pid) {
                 None => {
                     self.told.insert(pid, Instant::now());
-                    self.tell(&format!("ended session {pid}")).await;
+                    ended.note(|| format!("ended session {pid}"));
                 }
                 Some(told) if told.elapsed() > END_PATIENCE => {
                     let instance = self.address.instance.clone();
@@ -111,10 +118,13 @@ impl Watcher<'_> {
                 Some(_) => {}
             }
         }
+        if let Some(ended) = ended.told() {
+            self.tell(&ended).await;
+        }
         if pids.contains(&0) {
             let rows =
                 self.session.query(action, &holding_prepared(), &[(&PLATFORM_ROLE, Type::NAME)]).await?;
-            let holding: Vec<_> = rows.iter().map(Prepared::of).collect::<Result<_>>()?;
+            let holding: Vec<_> = rows.iter().take(AT_ONCE).map(Prepared::of).collect::<Result<_>>()?;
             prepared::roll_back(self.address, self.session.major(), &holding).await?;
             if !holding.is_empty() {
                 self.tell(&format!("rolled back {} prepared transactions", holding.len())).await;

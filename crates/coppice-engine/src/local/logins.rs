@@ -16,14 +16,16 @@ use tokio_postgres::types::Type;
 
 use super::blockers::insist;
 use super::connecting::Address;
-use super::prepared::{self, Prepared};
+use super::prepared::{self, COLUMNS, Prepared};
 use super::session::{Parameter, Patience, Session, column, named};
 use crate::{EngineError, Result};
 
 /// Names of logins, as a regular expression of PostgreSQL.
 pub(super) const NAMES: &str = "^key_[0-9a-v]{26}$";
 /// Most logins that a copy is looked through for at once.
-const INHERITED_MAX: u32 = 1000;
+const INHERITED_MAX: usize = 1000;
+/// Most prepared transactions of a login that are rolled back at once.
+const PREPARED_MAX: usize = 1000;
 /// The work that sessions which hold a login keep waiting.
 const PURPOSE: &str = "ending the login of a key";
 
@@ -119,7 +121,7 @@ pub(super) async fn end_inherited(address: &Address, session: &Session) -> Resul
          ORDER BY oid LIMIT {INHERITED_MAX}"
     );
     let rows = session.query("looking for inherited logins", &query, &[]).await?;
-    for row in &rows {
+    for row in rows.iter().take(INHERITED_MAX) {
         if let Some(name) = named(row, 0)? {
             remove(address, session, &name).await?;
         }
@@ -131,12 +133,11 @@ pub(super) async fn end_inherited(address: &Address, session: &Session) -> Resul
 /// goes when it is in somebody's way.
 async fn end_prepared(address: &Address, session: &Session, name: &str) -> Result<()> {
     let query = format!(
-        "SELECT {} FROM pg_catalog.pg_prepared_xacts p
-         LEFT JOIN pg_catalog.pg_database d ON d.datname = p.database WHERE p.owner = $1 LIMIT 1000",
-        prepared::COLUMNS
+        "SELECT {COLUMNS} FROM pg_catalog.pg_prepared_xacts p
+         LEFT JOIN pg_catalog.pg_database d ON d.datname = p.database WHERE p.owner = $1 LIMIT {PREPARED_MAX}"
     );
     let rows = session.query("listing what a login prepared", &query, &[(&name, Type::NAME)]).await?;
-    let transactions: Vec<_> = rows.iter().map(Prepared::of).collect::<Result<_>>()?;
+    let transactions: Vec<_> = rows.iter().take(PREPARED_MAX).map(Prepared::of).collect::<Result<_>>()?;
     match prepared::roll_back(address, session.major(), &transactions).await {
         Ok(()) | Err(EngineError::Held { .. }) => Ok(()),
         Err(error) => Err(error),

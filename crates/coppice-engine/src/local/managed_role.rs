@@ -11,6 +11,7 @@ use tokio_postgres::types::Type;
 
 use super::blockers::insist;
 use super::connecting::Address;
+use super::many::Many;
 use super::session::{PLATFORM_DATABASE, Patience, Session, column, named};
 use crate::{EngineError, Result};
 
@@ -18,6 +19,8 @@ use crate::{EngineError, Result};
 const PURPOSE: &str = "setting the password of the role app";
 /// No verifier of the platform's is longer.
 const VERIFIER_MAX: i32 = 512;
+/// What is given back to the role at once; a server that lies says it lacks any number of things.
+const LACKING_MAX: usize = 100;
 
 /// The verifier that the role signs in with; none when it can't sign in. One
 /// that its owner made may be cut off.
@@ -94,31 +97,37 @@ async fn restore(address: &Address, session: &Session) -> Result<()> {
     };
     let rows = match insist(address, PURPOSE, look).await {
         Err(held @ EngineError::Held { .. }) => return Err(held),
-        Err(error) => return warn(address, &error),
+        Err(error) => {
+            warn(address, &error.chain());
+            return Ok(());
+        }
         Ok(rows) => rows,
     };
-    for row in &rows {
+    let (mut restored, mut failed) = (Many::default(), Many::default());
+    for row in rows.iter().take(LACKING_MAX) {
         let Some(statement) = named(row, 0)? else {
-            let reason = "what it lacks has to do with a name that is no UTF-8";
-            warn(address, &EngineError::Other(reason.to_owned()))?;
+            failed.note(|| "what it lacks has to do with a name that is no UTF-8".to_owned());
             continue;
         };
         match insist(address, PURPOSE, session.execute("restoring the managed role", &statement)).await {
             Err(held @ EngineError::Held { .. }) => return Err(held),
-            Err(error) => warn(address, &error)?,
-            Ok(()) => {
-                let instance = &address.instance;
-                tracing::warn!(%instance, "instance {instance}: the managed role lacked something: {statement:?}");
-            }
+            Err(error) => failed.note(|| error.chain()),
+            Ok(()) => restored.note(|| statement),
         }
+    }
+    let instance = &address.instance;
+    if let Some(restored) = restored.told() {
+        tracing::warn!(%instance, "instance {instance}: the managed role lacked something: {restored:?}");
+    }
+    if let Some(failed) = failed.told() {
+        warn(address, &failed);
     }
     Ok(())
 }
 
-fn warn(address: &Address, error: &EngineError) -> Result<()> {
+fn warn(address: &Address, why: &str) {
     let instance = &address.instance;
-    tracing::warn!(%instance, "instance {instance}: the managed role lacks something: {}", error.chain());
-    Ok(())
+    tracing::warn!(%instance, "instance {instance}: the managed role lacks something: {why}");
 }
 
 /// A query for the statements that give the role back what it lacks, in order.
@@ -171,6 +180,6 @@ fn lacking() -> String {
                  WHEN datname IS NULL THEN 'ALTER ROLE {role}'
                  ELSE format('ALTER ROLE {role} IN DATABASE %I', datname) END || ' RESET local_preload_libraries'
              FROM settings
-         ) AS lacking (number, statement) ORDER BY number LIMIT 100"
+         ) AS lacking (number, statement) ORDER BY number LIMIT {LACKING_MAX}"
     )
 }

@@ -38,6 +38,7 @@ mod log_pipe;
 mod logins;
 mod logs;
 mod managed_role;
+mod many;
 mod measure;
 mod metastore;
 mod pace;

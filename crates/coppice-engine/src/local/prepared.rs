@@ -6,18 +6,24 @@
 //! ones are ended while the server is stopped: without its state file a
 //! prepared transaction is one that never came to an end, as after a crash.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
+use std::time::{Duration, Instant};
 
 use tokio_postgres::Row;
 
 use super::connecting::Address;
+use super::many::Many;
 use super::session::{Named, Patience, Session, column, named};
 use super::untrusted::UntrustedPath;
 use crate::{EngineError, Result};
 
 /// More than any server is allowed to have.
-const MAX: i64 = 10_000;
+const MAX: usize = 10_000;
+/// Databases that are opened to end some, and how long that may take altogether. What is left has the
+/// server stopped.
+const DATABASES_MAX: usize = 100;
+const PATIENCE: Duration = Duration::from_secs(10);
 /// Files that are looked at.
 const STATES_MAX: usize = 100_000;
 const REMOVING: &str = "removing prepared transactions";
@@ -66,7 +72,7 @@ pub(super) async fn all(session: &Session) -> Result<Vec<Prepared>> {
          LEFT JOIN pg_catalog.pg_database d ON d.datname = p.database LIMIT {MAX}"
     );
     let rows = session.query("listing prepared transactions", &query, &[]).await?;
-    rows.iter().map(Prepared::of).collect()
+    rows.iter().take(MAX).map(Prepared::of).collect()
 }
 
 /// Rolls them back.
@@ -78,19 +84,26 @@ pub(super) async fn roll_back(address: &Address, major: u32, transactions: &[Pre
     for prepared in transactions {
         by_database.entry(prepared.database.as_deref()).or_default().push(prepared);
     }
-    let mut held = vec![];
-    for (database, transactions) in by_database {
+    let (mut held, mut why) = (vec![], Many::default());
+    let deadline = Instant::now() + PATIENCE;
+    for (number, (database, transactions)) in by_database.into_iter().enumerate() {
         let done = match database {
-            Some(database) => roll_back_inside(address, major, database, &transactions).await,
+            _ if number >= DATABASES_MAX || Instant::now() > deadline => {
+                Err(EngineError::Other("there are too many".to_owned()))
+            }
+            Some(database) => roll_back_inside(address, major, database, &transactions, deadline).await,
             None => Err(EngineError::Other(
                 "its database takes no connections, or has a name that is no UTF-8".to_owned(),
             )),
         };
         if let Err(error) = done {
-            let instance = &address.instance;
-            tracing::warn!(%instance, "instance {instance} can't end a prepared transaction: {}", error.chain());
+            why.note(|| error.chain());
             held.extend(transactions.iter().map(|prepared| prepared.transaction));
         }
+    }
+    if let Some(why) = why.told() {
+        let (instance, count) = (&address.instance, held.len());
+        tracing::warn!(%instance, count, "instance {instance} can't end {count} prepared transactions: {why}");
     }
     if held.is_empty() {
         return Ok(());
@@ -103,9 +116,13 @@ async fn roll_back_inside(
     major: u32,
     database: &str,
     transactions: &[&Prepared],
+    deadline: Instant,
 ) -> Result<()> {
     let inside = address.open_inside(database, major, Patience::QUESTION).await?;
     for prepared in transactions {
+        if Instant::now() > deadline {
+            return Err(EngineError::no_answer());
+        }
         let statement = format!("ROLLBACK PREPARED {}", prepared.identifier);
         inside.execute("rolling back a prepared transaction", &statement).await?;
     }
@@ -130,10 +147,12 @@ pub(super) fn has_state(data: &UntrustedPath) -> Result<bool> {
 /// # Errors
 /// When the directory can't be read or changed.
 pub(super) fn remove_state(data: &UntrustedPath, transactions: &[u32]) -> Result<()> {
+    // A server that lies has as many as it likes, and its directory as many files.
+    let transactions: BTreeSet<_> = transactions.iter().copied().collect();
     let remove = || -> io::Result<()> {
         let Some(states) = data.require()?.directory("pg_twophase")? else { return Ok(()) };
         for name in states.names(STATES_MAX)? {
-            if is_state_of(&name.to_string_lossy(), transactions) {
+            if is_state_of(&name.to_string_lossy(), &transactions) {
                 states.unlink(&name)?;
             }
         }
@@ -162,7 +181,7 @@ pub(super) fn remove_largest_state(data: &UntrustedPath) -> Result<bool> {
 /// Names are transaction ids in eight hexadecimal digits, since PostgreSQL 17
 /// with eight digits of the epoch before them (`TwoPhaseFilePath` in
 /// src/backend/access/transam/twophase.c).
-fn is_state_of(name: &str, transactions: &[u32]) -> bool {
+fn is_state_of(name: &str, transactions: &BTreeSet<u32>) -> bool {
     let digits = name.len().checked_sub(8).and_then(|start| name.get(start..));
     let id = digits.and_then(|digits| u32::from_str_radix(digits, 16).ok());
     id.is_some_and(|id| transactions.contains(&id))
@@ -207,6 +226,21 @@ mod tests {
         assert!(has_state(&data).expect("it can be read"));
         while remove_largest_state(&data).expect("it can be changed") {}
         assert!(!has_state(&data).expect("it can be read"));
+    }
+
+    #[test]
+    fn however_many_a_server_says_there_are_their_state_is_soon_removed() {
+        let (_home, data) = data();
+        let directory = data.host_path().join("pg_twophase");
+        fs::create_dir(&directory).expect("a directory");
+        for id in 0..10_000 {
+            fs::write(directory.join(format!("{id:08X}")), "").expect("a file");
+        }
+        let said: Vec<_> = (9_999..1_000_000).collect();
+        let began = Instant::now();
+        remove_state(&data, &said).expect("it can be changed");
+        assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
+        assert_eq!(fs::read_dir(&directory).expect("a directory").count(), 9_999);
     }
 
     #[test]

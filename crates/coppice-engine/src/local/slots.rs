@@ -11,6 +11,7 @@ use tokio_postgres::error::SqlState;
 use tokio_postgres::types::Type;
 
 use super::following::NAMES;
+use super::many::Many;
 use super::session::{Parameter, Session, column};
 use crate::{EngineError, Result};
 
@@ -23,6 +24,9 @@ const COPY: &str = "coppice_copy_";
 pub(super) const RESERVED: u32 = 8;
 /// How long a process of the server may take to let go of a slot.
 const DROP_PATIENCE: Duration = Duration::from_secs(2);
+/// Slots that are dropped to make room for one, and how long that may take. A server that lies has any number.
+const EXCESS_MAX: usize = 100;
+const EXCESS_PATIENCE: Duration = Duration::from_secs(10);
 
 /// Makes a slot that has the server keep its log from now on.
 pub(super) async fn make(session: &Session, name: &str) -> Result<()> {
@@ -61,17 +65,23 @@ async fn drop_excess(session: &Session) -> Result<()> {
            AND NOT EXISTS (SELECT FROM pg_catalog.pg_stat_activity
                            WHERE pid = active_pid AND temporary AND usename = current_user)
          ORDER BY active DESC, restart_lsn NULLS LAST, slot_name
-         OFFSET current_setting('max_replication_slots')::int - {RESERVED}"
+         OFFSET current_setting('max_replication_slots')::int - {RESERVED} LIMIT {EXCESS_MAX}"
     );
-    for row in session.query("looking for replication slots beyond the limit", &query, &[]).await? {
-        let name: String = column(&row, 0)?;
-        if !is_name(&name) {
-            continue;
+    let (deadline, mut dropped) = (Instant::now() + EXCESS_PATIENCE, Many::default());
+    let rows = session.query("looking for replication slots beyond the limit", &query, &[]).await?;
+    let names = rows.iter().take(EXCESS_MAX).map(|row| column::<String>(row, 0));
+    let mut done = Ok(());
+    for name in names.collect::<Result<Vec<_>>>()?.iter().filter(|name| is_name(name)) {
+        done = drop_named(session, name).await;
+        if done.is_err() || Instant::now() > deadline {
+            break;
         }
-        tracing::warn!("the replication slot {name} goes: there are more than max_replication_slots");
-        drop_named(session, &name).await?;
+        dropped.note(|| name.clone());
     }
-    Ok(())
+    if let Some(dropped) = dropped.told() {
+        tracing::warn!("the replication slot {dropped} went: there were more than max_replication_slots");
+    }
+    done
 }
 
 /// Whether a slot can be called like this (PostgreSQL manual, section 26.2.6.1); a server that lies
