@@ -198,6 +198,22 @@ impl<'a> Scene<'a> {
         self.0.world.lock().withheld = step;
     }
 
+    /// Steps of the engine whose description begins like this fail.
+    pub fn refuse(&mut self, step: Option<&'static str>) {
+        self.0.world.lock().refused = step;
+    }
+
+    /// Goes on until so many volumes are on the machines.
+    ///
+    /// # Panics
+    /// When that does not come.
+    pub fn until_volumes_are(&mut self, count: usize) {
+        self.go_on_until(&format!("{count} volumes"), |history| {
+            let state = history.world.lock();
+            state.machines.iter().map(|machine| machine.volumes.len()).sum::<usize>() == count
+        });
+    }
+
     /// There is no room for the labels of volumes any more.
     pub fn fill(&mut self) {
         self.0.world.lock().is_full = true;

@@ -108,6 +108,8 @@ pub(crate) struct State {
     gates: Vec<Gate>,
     /// Steps whose description begins like this don't go on.
     pub(crate) withheld: Option<&'static str>,
+    /// Steps whose description begins like this fail.
+    pub(crate) refused: Option<&'static str>,
     /// There is no room to write the label of a volume.
     pub(crate) is_full: bool,
     /// Clients by branch, and by the process that serves them.
@@ -150,6 +152,7 @@ impl World {
             machines: (0..machines).map(|_| Machine::default()).collect(),
             gates: vec![],
             withheld: None,
+            refused: None,
             is_full: false,
             sessions: vec![],
             held: BTreeSet::new(),
@@ -250,9 +253,10 @@ impl State {
     pub(crate) fn open_gate(&mut self, number: usize) {
         let Some(at) = self.gate_due(number) else { return };
         let gate = self.gates.remove(at);
-        let outcome = if gate.fails { ": fails" } else { "" };
+        let fails = gate.fails || self.refused.is_some_and(|what| gate.what.starts_with(what));
+        let outcome = if fails { ": fails" } else { "" };
         self.note(format!("process {} goes on with {}{outcome}", gate.process.0, gate.what));
-        let _ = gate.open.send(!gate.fails);
+        let _ = gate.open.send(!fails);
     }
 
     /// Everything that a process waits for has come.

@@ -101,9 +101,17 @@ impl Reconciler {
             return Ok(());
         }
         let unsettled = |error: EngineError| StepError::ReplicaNotReady(error.chain());
-        let slots = self.inner.engine.replica_slots(&work.instance).await.map_err(unsettled)?;
+        let asked = self.inner.engine.replica_slots(&work.instance).await.map_err(unsettled);
+        let (slots, unanswered) = match asked {
+            Ok(slots) => (slots, None),
+            Err(error) => (vec![], Some(error)),
+        };
         let mut problem = None;
         for ordinal in 2..=INSTANCES_PER_BRANCH_MAX {
+            // What nobody wants any more goes, whatever the primary says.
+            if unanswered.is_some() && ordinal <= work.branch.spec.replicas + 1 {
+                continue;
+            }
             match self.tend_replica(work, ordinal, &slots, token).await {
                 Ok(()) => {}
                 Err(StepError::Lost) => return Err(StepError::Lost),
@@ -116,6 +124,9 @@ impl Reconciler {
             if !is_up(work) {
                 return problem.map_or(Ok(()), |_| Err(NO_MORE));
             }
+        }
+        if let Some(unanswered) = unanswered {
+            return Err(unanswered);
         }
         self.inner.announce(&work.branch.id);
         let Some(problem) = problem else { return Ok(()) };
@@ -177,12 +188,7 @@ impl Reconciler {
                     self.make_replica(work, &replica, token).await?;
                 }
                 (ReplicaStep::Start, Some(replica)) => self.start_replica(work, &replica, token).await?,
-                (ReplicaStep::Remove, Some(replica)) => {
-                    self.stop_replica(work, &replica, StopMode::Immediate, token).await?;
-                    self.inner.engine.forget_replica(&work.instance, &replica.instance).await?;
-                    self.remove_replica(work, &replica, token).await?;
-                    work.replicas.retain(|one| one.ordinal != ordinal);
-                }
+                (ReplicaStep::Remove, Some(replica)) => self.end_replica(work, &replica, token).await?,
                 (ReplicaStep::Settle, Some(replica)) => {
                     return self.settle_replica(work, &replica, token).await;
                 }
@@ -217,8 +223,28 @@ impl Reconciler {
         self.read_replicas(work).await
     }
 
+    /// Removes a replica that is not wanted any more. Its data goes whatever the primary says; its row stays
+    /// until that has forgotten it.
+    async fn end_replica(
+        &self,
+        work: &mut BranchWork,
+        replica: &ReplicaRow,
+        token: ClaimToken,
+    ) -> Result<(), StepError> {
+        self.stop_replica(work, replica, StopMode::Immediate, token).await?;
+        if let Err(error) = self.inner.engine.forget_replica(&work.instance, &replica.instance).await {
+            if replica.volume.state != VolumeState::Planned {
+                self.let_go_of_volume(work, replica, token).await?;
+            }
+            return Err(error.into());
+        }
+        self.remove_replica(work, replica, token).await?;
+        work.replicas.retain(|one| one.ordinal != replica.ordinal);
+        Ok(())
+    }
+
     /// Gives a replica another volume, that is to be made, and lets go of the one
-    /// that it had.
+    /// that it had, whatever the primary says to that.
     async fn renew_replica(
         &self,
         work: &mut BranchWork,
@@ -232,14 +258,25 @@ impl Reconciler {
         }
         tracing::info!(%instance, "replica {instance} can't follow its primary from where it is: it is made anew");
         self.stop_replica(work, replica, StopMode::Immediate, token).await?;
-        self.inner.engine.forget_replica(&work.instance, instance).await?;
+        let forgotten = self.inner.engine.forget_replica(&work.instance, instance).await;
+        self.let_go_of_volume(work, replica, token).await?;
+        Ok(forgotten?)
+    }
+
+    /// Gives a replica that is stopped a volume that is not made, and removes the one that it had.
+    async fn let_go_of_volume(
+        &self,
+        work: &mut BranchWork,
+        replica: &ReplicaRow,
+        token: ClaimToken,
+    ) -> Result<(), StepError> {
         let volume = VolumeId::generate(chrono::Utc::now());
         let new = Self::new_replica(work, replica.ordinal, &volume);
         if !self.inner.store.replica_renew(&new, token).await? {
             return Err(StepError::Lost);
         }
         failpoint!("reconciler.replica_renewed");
-        self.forget_notes_of(instance);
+        self.forget_notes_of(&replica.instance);
         self.remove_doomed(&replica.volume.id).await?;
         self.read_replicas(work).await
     }

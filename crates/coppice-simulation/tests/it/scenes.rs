@@ -113,6 +113,22 @@ fn a_process_that_stood_still_starts_no_replica_on_what_is_removed() {
 }
 
 #[test]
+fn the_data_of_a_replica_goes_whatever_its_primary_says() {
+    let mut metastore = Metastore::start();
+    for refused in ["forgetting a replica of", "looking at the slots of replicas of"] {
+        let mut scene = Scene::with_branches(&mut metastore, 1);
+        scene.replicate_branch(1);
+        scene.until_servers_run(2);
+        scene.until_settled();
+        scene.refuse(Some(refused));
+        scene.replicate_branch(0);
+        scene.until_volumes_are(1);
+        scene.refuse(None);
+        scene.ends_well();
+    }
+}
+
+#[test]
 fn a_replica_that_ends_again_and_again_is_started_later_each_time() {
     let mut metastore = Metastore::start();
     let mut scene = Scene::with_branches(&mut metastore, 1);
