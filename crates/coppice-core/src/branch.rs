@@ -10,7 +10,7 @@ use crate::image::PostgresVersion;
 use crate::labels::Labels;
 use crate::project::ScaleToZero;
 use crate::storage::Fullness;
-use crate::{BranchId, OrganizationId, ProjectId, RegionId, VolumeId};
+use crate::{ApiKeyId, BranchId, OrganizationId, ProjectId, RegionId, VolumeId};
 
 /// What a branch is made of; changing it raises the generation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -164,6 +164,8 @@ pub struct Branch {
     pub replacement: Option<VolumeId>,
     /// The managed role's password, encrypted.
     pub password_sealed: Vec<u8>,
+    /// The key that it was made with, if that is still there.
+    pub made_with: Option<ApiKeyId>,
     /// From when on it counts as idle, if nobody has used it since.
     pub idle_since: DateTime<Utc>,
     /// When it was made.

@@ -25,7 +25,7 @@ pub(crate) const COLUMNS: &str = "b.id, p.organization_id, b.project_id, b.name,
     b.parent_id, b.region, b.image_major, b.image_minor, b.instance_type, b.replicas, b.storage_gib, b.parameters, \
     b.preload_libraries, b.scale_to_zero, b.inactivity_minutes, b.protected, b.expires_at, b.backup_retention_days, \
     b.backup_day, b.backup_minute, b.goal, b.generation, b.state, b.message, b.fullness, \
-    b.volume_id, b.replacement_id, b.password_sealed, b.idle_since, b.created_at, b.updated_at, \
+    b.volume_id, b.replacement_id, b.password_sealed, b.made_with, b.idle_since, b.created_at, b.updated_at, \
     (select count(*) from instances n where n.branch_id = b.id and n.is_ready and n.role <> 'primary') as ready_replicas";
 
 #[derive(FromRow)]
@@ -61,6 +61,7 @@ pub(crate) struct BranchRow {
     volume_id: String,
     replacement_id: Option<String>,
     password_sealed: Vec<u8>,
+    made_with: Option<String>,
     idle_since: DateTime<Utc>,
     created_at: DateTime<Utc>,
     updated_at: DateTime<Utc>,
@@ -116,6 +117,7 @@ impl TryFrom<BranchRow> for Branch {
             volume: VolumeId::from_trusted(row.volume_id),
             replacement: row.replacement_id.map(VolumeId::from_trusted),
             password_sealed: row.password_sealed,
+            made_with: row.made_with.map(ApiKeyId::from_trusted),
             idle_since: row.idle_since,
             created_at: row.created_at,
             updated_at: row.updated_at,

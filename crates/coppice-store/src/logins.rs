@@ -124,13 +124,6 @@ impl Store {
         row.map(|row| LoginRow::from_row(&row)?.try_into()).transpose()
     }
 
-    /// Whether a branch was made with a key.
-    pub async fn branch_is_made_with(&self, branch: &BranchId, key: &ApiKeyId) -> Result<bool> {
-        let query = sqlx::query("select from branches where id = $1 and made_with = $2");
-        let row = self.reads.row(query.bind(branch.as_str()).bind(key.as_str())).await?;
-        Ok(row.is_some())
-    }
-
     /// Which of these logins, each of a key on a branch, are not in force.
     pub async fn logins_over(&self, of: &[(BranchId, ApiKeyId)]) -> Result<Vec<(BranchId, ApiKeyId)>> {
         let (branches, keys): (Vec<_>, Vec<_>) =

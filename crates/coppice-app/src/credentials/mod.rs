@@ -92,22 +92,13 @@ impl BranchCredentials {
         access: &Access<T>,
         branch: &Branch,
     ) -> Result<Option<Zeroizing<String>>> {
-        if access.check(Scope::CredentialsRead).is_err() || !self.is_for(access, &branch.id).await? {
+        if access.check(Scope::CredentialsRead).is_err() || !is_for(access, branch) {
             return Ok(None);
         }
         match self.credentials_of(access, branch).await {
             Ok(credentials) => Ok(Some(credentials.connection_string)),
             Err(Error::NotFound { code: ErrorCode::CredentialsNotFound, .. }) => Ok(None),
             Err(error) => Err(error),
-        }
-    }
-
-    /// Whether the credential is for the secrets of a branch: a key for what it makes may see
-    /// other branches, and nothing that lets it in there.
-    async fn is_for<T>(&self, access: &Access<T>, branch: &BranchId) -> Result<bool> {
-        match access.caller.credential.key().filter(|_| access.caller.grant.own_branches) {
-            Some(key) => Ok(self.store.branch_is_made_with(branch, key).await?),
-            None => Ok(true),
         }
     }
 
@@ -141,5 +132,14 @@ impl BranchCredentials {
         ));
         let database = MANAGED_DATABASE.to_owned();
         Credentials { username, password, host, port, database, connection_string }
+    }
+}
+
+/// Whether the credential is for the secrets of a branch: a key for what it makes may see
+/// other branches, and nothing that lets it in there.
+fn is_for<T>(access: &Access<T>, branch: &Branch) -> bool {
+    match access.caller.credential.key().filter(|_| access.caller.grant.own_branches) {
+        Some(key) => branch.made_with.as_ref() == Some(key),
+        None => true,
     }
 }

@@ -337,9 +337,7 @@ impl Reconciler {
         token: ClaimToken,
     ) -> Result<(), StepError> {
         let engine = &self.inner.engine;
-        // Or a process that gave up waiting for a start would have a server on it.
-        match engine.fence(&replica.volume.id, token).await {
-            Err(EngineError::NoVolume(_)) => {}
+        match self.fence(&replica.volume.id, token).await {
             // That needs room, which only the end of what nobody has any more makes.
             Err(EngineError::NoSpace(_)) if work.branch.goal == Goal::Deleted => {}
             fenced => fenced?,

@@ -128,6 +128,15 @@ impl Reconciler {
         VolumePlan { label, source, source_instance, similar }
     }
 
+    /// Keeps older claims from a volume, if it is there: or a process that gave up waiting for a
+    /// start would have a server on it.
+    pub(super) async fn fence(&self, volume: &VolumeId, token: ClaimToken) -> Result<(), EngineError> {
+        match self.inner.engine.fence(volume, token).await {
+            Err(EngineError::NoVolume(_)) => Ok(()),
+            fenced => fenced,
+        }
+    }
+
     /// Stops the server, and lets the other volume take the place of the branch's
     /// own. Killed before the one, the server goes on or is started again; killed
     /// after it, this is done over.
@@ -139,11 +148,7 @@ impl Reconciler {
         let inner = &self.inner;
         let Some(replacement) = work.replacement.take() else { return Err(StepError::Lost) };
         let (branch, old) = (&work.branch.id, &work.volume.id);
-        // Or a process that gave up waiting for a start would have a server on it.
-        match inner.engine.fence(old, token).await {
-            Err(EngineError::NoVolume(_)) => {}
-            fenced => fenced?,
-        }
+        self.fence(old, token).await?;
         inner.engine.stop(&work.instance, Some(old), StopMode::Fast).await?;
         failpoint!("reconciler.stopped_to_replace");
         if !inner.store.branch_replace(branch, token, old, &replacement.id).await? {
