@@ -169,6 +169,7 @@ impl Moments {
             Some(version) => (version.volume.clone(), self.span_of_version(source, version, false).await?),
             None => (source.volume.clone(), self.span_of_volume(source, &source.volume, false).await?),
         };
+        let mut refused = None;
         match (time, span) {
             (None, Some(_)) => {
                 let end = self
@@ -180,15 +181,20 @@ impl Moments {
                 return Ok(Past { volume, lsn: end, base: None });
             }
             (Some(time), Some(span)) if time >= span.from => {
-                return self.find_own_past(source, None, Some(Moment::Time(time))).await;
+                let found = self.find_own_past(source, None, Some(Moment::Time(time))).await;
+                if found.is_ok() || span.gap_at(time).is_none() {
+                    return found;
+                }
+                // The log was written also while nobody looked, and the store has it by its commits.
+                refused = found.err();
             }
             _ => {}
         }
-        let holder = self.store.organization_holder(&source.organization).await?;
-        let (backups, of) = (self.backups.clone(), volume.clone());
-        let finding = async move { backups.find_base(&of, time.unwrap_or_else(Utc::now)).await };
-        if let Some(base) = self.stored.read(&holder, &volume, finding).await? {
-            return Ok(Past { volume, lsn: None, base: Some(base) });
+        let stored = self.find_stored(source, &volume, time).await;
+        match (stored, refused) {
+            (Ok(Some(base)), _) => return Ok(Past { volume, lsn: None, base: Some(base) }),
+            (Ok(None) | Err(Error::Invalid { .. }), Some(refused)) => return Err(refused),
+            (stored, _) => _ = stored?,
         }
         match (time, self.span_of_branch(source, &versions, true).await?) {
             (Some(time), span @ Some(_)) => {
@@ -197,6 +203,19 @@ impl Moments {
             }
             _ => Err(Error::backup_not_found(&source.id)),
         }
+    }
+
+    /// What the store has of a volume as of a time.
+    async fn find_stored(
+        &self,
+        source: &Branch,
+        volume: &VolumeId,
+        time: Option<DateTime<Utc>>,
+    ) -> Result<Option<BaseMoment>> {
+        let holder = self.store.organization_holder(&source.organization).await?;
+        let (backups, of) = (self.backups.clone(), volume.clone());
+        let finding = async move { backups.find_base(&of, time.unwrap_or_else(Utc::now)).await };
+        self.stored.read(&holder, volume, finding).await
     }
 
     /// The times that a branch can be taken back to, in these versions of it and in what it has
@@ -270,9 +289,10 @@ fn refusal(moment: Moment, why: OutOfReach, choice: &Choice) -> Error {
         Moment::Time(at) => time(at),
         Moment::Lsn(lsn) => lsn.to_string(),
     };
-    let gaps = choice.span.iter().flat_map(|span| &span.gaps);
-    let around =
-        gaps.copied().find(|(from, to)| matches!(moment, Moment::Time(at) if *from < at && at < *to));
+    let around = match (moment, &choice.span) {
+        (Moment::Time(at), Some(span)) => span.gap_at(at),
+        _ => None,
+    };
     let why = match (why, around) {
         (OutOfReach::NoHistory, None) if choice.span.is_none() => {
             "no history is kept of this branch".to_owned()

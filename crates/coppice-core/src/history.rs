@@ -103,6 +103,11 @@ impl Span {
         (self.from <= self.to).then_some(self)
     }
 
+    /// The gap that a time lies in.
+    pub fn gap_at(&self, time: DateTime<Utc>) -> Option<Gap> {
+        self.gaps.iter().copied().find(|(before, behind)| *before < time && time < *behind)
+    }
+
     /// One after the other, oldest first, with what is between them as gaps; none of none.
     pub fn joined(spans: impl IntoIterator<Item = Self>) -> Option<Self> {
         spans.into_iter().reduce(|mut all, next| {
@@ -282,5 +287,13 @@ mod tests {
         let all = [span(1, 5, &[(2, 3)]), span(5, 7, &[]), span(9, 12, &[(10, 11)])];
         assert_eq!(Span::joined(all), Some(span(1, 12, &[(2, 3), (7, 9), (10, 11)])));
         assert_eq!(Span::joined([]), None);
+    }
+
+    #[test]
+    fn only_what_is_between_the_ends_of_a_gap_lies_in_it() {
+        let span = span(1, 12, &[(2, 3), (7, 9)]);
+        let at = |seconds: i64| span.gap_at(time(seconds * 1000));
+        assert_eq!([at(2), at(7), at(9), at(11)], [None; 4]);
+        assert_eq!(at(8), Some((time(7000), time(9000))));
     }
 }
