@@ -349,6 +349,9 @@ impl Store {
         .execute(&mut *tx)
         .await?;
         // Copies that are still to be made are made of that, whatever their sources were when they were promised.
+        sqlx::query("update branches set failed_since = null where failed_since is not null")
+            .execute(&mut *tx)
+            .await?;
         sqlx::query("update volumes set hand_overs = 0 where state = 'planned' and id <> all ($1)")
             .bind(&volumes)
             .execute(&mut *tx)

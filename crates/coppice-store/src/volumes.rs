@@ -11,6 +11,9 @@ use sqlx::FromRow;
 use crate::branches::version;
 use crate::{Result, Store, StoreError, Tx};
 
+/// A copy that could not be made for so many days in a row does not keep what it is to be made of.
+const PROMISED_DAYS: i32 = 1;
+
 /// A volume as the metastore knows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VolumeRow {
@@ -249,13 +252,17 @@ impl Store {
         Ok(query.bind(id.as_str()).fetch_one(&self.pool).await?)
     }
 
-    /// Whether a copy of this volume is promised and not made yet.
+    /// Whether a copy of this volume is promised and not made yet. One that is made from a base needs
+    /// nothing of it, and one that could not be made for long is not waited for.
     pub async fn volume_has_promised_copies(&self, id: &VolumeId) -> Result<bool> {
         Ok(sqlx::query_scalar(
             "select exists (select from volumes v join branches b on v.id in (b.volume_id, b.replacement_id)
-                 where v.parent_volume_id = $1 and v.state = 'planned' and b.goal <> 'deleted')",
+                 where v.parent_volume_id = $1 and v.state = 'planned' and v.base is null and b.goal <> 'deleted'
+                   and not (v.id = b.volume_id and b.state = 'failed'
+                            and b.failed_since < now() - make_interval(days => $2)))",
         )
         .bind(id.as_str())
+        .bind(PROMISED_DAYS)
         .fetch_one(&self.pool)
         .await?)
     }

@@ -169,7 +169,8 @@ impl Store {
         // Servers of tenants have a say in it, and every list of branches has it.
         let message: String = message.chars().take(MESSAGE_MAX).collect();
         let done = sqlx::query(
-            "update branches set state = $3, message = $4
+            "update branches set state = $3, message = $4,
+                 failed_since = case when $3 = 'failed' then coalesce(failed_since, now()) end
              where id = $1 and claim_token = $2 and (state, message) is distinct from ($3, $4)
                and ($3 = 'deleted' or goal <> 'deleted' or state <> 'deleted')
                and ($3 <> 'ready' or not (role_pending or coalesce(reconfigure = 'restart', false)))

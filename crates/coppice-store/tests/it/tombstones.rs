@@ -3,6 +3,7 @@
 use std::pin::Pin;
 use std::time::Duration;
 
+use coppice_core::branch::BranchState;
 use coppice_core::claim::ClaimToken;
 use coppice_core::image::PostgresVersion;
 use coppice_core::organization::Holder;
@@ -129,6 +130,31 @@ async fn volumes_are_wanted_until_their_branch_is_not() {
     assert_eq!(wanted().await, ["v"]);
     assert!(trash(&store).await);
     assert_eq!(wanted().await, [""; 0], "it waits in the trash");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_copy_that_can_not_be_made_keeps_what_it_is_to_be_made_of_for_a_day() {
+    let server = Postgres::shared();
+    let (store, mut sql) = with_rows(&server.database().await).await;
+    assert!(store.branch_claim(&branch(), &host(), TOKEN, LEASE).await.unwrap().is_some());
+    let parent = "insert into volumes (id, host_id, state, account, image_major, image_minor)
+                      values ('parent', 'h', 'admitted', 20, 18, 0);
+                  update volumes set state = 'planned', parent_volume_id = 'parent' where id = 'v'";
+    sqlx::raw_sql(parent).execute(&mut sql).await.unwrap();
+    let is_kept = async || store.volume_has_promised_copies(&VolumeId::from_trusted("parent")).await.unwrap();
+    assert!(is_kept().await);
+    assert!(store.branch_report(&branch(), TOKEN, BranchState::Failed, "no room").await.unwrap());
+    assert!(is_kept().await, "there may be room soon");
+    let later = "update branches set failed_since = failed_since - interval '25 hours'";
+    sqlx::raw_sql(later).execute(&mut sql).await.unwrap();
+    assert!(!is_kept().await);
+    assert!(store.branch_report(&branch(), TOKEN, BranchState::Failed, "still none").await.unwrap());
+    assert!(!is_kept().await, "it is the same failure");
+    assert!(store.branch_report(&branch(), TOKEN, BranchState::Creating, "").await.unwrap());
+    assert!(store.branch_report(&branch(), TOKEN, BranchState::Failed, "again").await.unwrap());
+    assert!(is_kept().await, "it went on meanwhile");
+    sqlx::raw_sql("update volumes set base = 'b' where id = 'v'").execute(&mut sql).await.unwrap();
+    assert!(!is_kept().await, "it is made from the store");
 }
 
 #[tokio::test(flavor = "multi_thread")]
