@@ -134,6 +134,7 @@ fn a_branch_gets_a_later_major_version_with_everything_in_it_and_can_go_back() {
     let url = make(&coppice, "old", 15);
     coppice.sql("old", ROLES);
     coppice.sql("old", "CREATE DATABASE \"other db\" CONNECTION LIMIT 50");
+    coppice.sql("old", "ALTER DATABASE \"other db\" SET role = app");
     coppice.sql("old", OBJECTS);
     let other = inside(&url, "other%20db");
     assert!(psql(&other, "CREATE TABLE t (i int); INSERT INTO t SELECT generate_series(1, 100)").is_ok);

@@ -26,8 +26,8 @@ pub struct VolumePlan {
 pub struct Upgraded {
     /// What is known of the new volume; none of a trial.
     pub facts: Option<VolumeFacts>,
-    /// Names of settings of roles and databases that the new version does not know and
-    /// that are gone. Empty when the volume was made by an earlier call.
+    /// Names of settings of roles and databases that the new version does not know, and which
+    /// memberships and owners no owner may give, that are gone. Empty when the volume was made by an earlier call.
     pub left_out: Vec<String>,
 }
 

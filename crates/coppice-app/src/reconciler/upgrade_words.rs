@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use coppice_core::branch::TRIAL_PASSED;
 
-/// So many settings are named.
+/// So much of what is left out is named.
 const TOLD_MAX: usize = 20;
 
 /// What a branch says whose upgrade went well when it was tried.
@@ -12,17 +12,17 @@ pub(super) fn trial_passed(major: u32, seconds: f64, left_out: &[String]) -> Str
     let took =
         format!("{TRIAL_PASSED} {major}: it took {seconds:.1} s, and clients would wait for about as long");
     match names_of(left_out) {
-        Some(names) => format!("{took}; settings that it would go without: {names}"),
+        Some(names) => format!("{took}; what it would go without: {names}"),
         None => took,
     }
 }
 
-/// What it says of settings that it went without; none where it has them all.
+/// What it says of what it went without; none where it has all.
 pub(super) fn goes_without(major: u32, left_out: &[String]) -> Option<String> {
     let names = names_of(left_out)?;
     Some(format!(
-        "it was upgraded to PostgreSQL {major}, which does not know these settings of its roles and databases, and goes \
-         without them: {names}"
+        "it was upgraded to PostgreSQL {major}, which does not know these settings of its roles and databases, or no \
+         owner may give these roles, and goes without them: {names}"
     ))
 }
 

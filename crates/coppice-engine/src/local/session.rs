@@ -38,7 +38,7 @@ const OPTIONS: &str = "-c search_path=pg_catalog -c role=none -c session_authori
     -c standard_conforming_strings=on -c backslash_quote=safe_encoding -c transform_null_equals=off";
 
 /// The first release with `transaction_timeout`.
-const TRANSACTION_TIMEOUT_SINCE: u32 = 17;
+pub(super) const TRANSACTION_TIMEOUT_SINCE: u32 = 17;
 
 /// Longest time a sign-in may take.
 const SIGN_IN_PATIENCE: Duration = Duration::from_secs(10);

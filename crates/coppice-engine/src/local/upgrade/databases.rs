@@ -1,11 +1,13 @@
 //! Databases: what they are as a whole, and who owns what is in them.
 
+use std::collections::BTreeSet;
+
 use tokio_postgres::types::{ToSql, Type};
 
-use super::quoting;
+use super::quoting::{self, in_one_line};
 use super::roles::{Copied, said};
 use crate::local::connecting::Address;
-use crate::local::session::{Parameter, Patience, Session, column};
+use crate::local::session::{PLATFORM_ROLE, Parameter, Patience, Session, column};
 use crate::{EngineError, Result};
 use coppice_core::branch::MANAGED_ROLE;
 
@@ -73,6 +75,11 @@ impl Database {
     /// Its name in a statement.
     fn quoted(&self) -> String {
         quoting::name(&self.name)
+    }
+
+    /// What is told of its owner, if that did not go over.
+    pub(super) fn lost_owner(&self, copied: &Copied) -> Option<String> {
+        (self.owner != PLATFORM_ROLE && !copied.has(&self.owner)).then(|| as_owner(&self.owner))
     }
 
     /// What makes it, empty, for a role. The collation that branches of older versions
@@ -180,13 +187,13 @@ pub(super) async fn forget_settings(database: &Database, new: &Session) -> Resul
 
 /// Gives everything in a database to whom it belongs; what nobody knows of, which code of
 /// the owner's may have made meanwhile, to the managed role. `old` and `new` are sessions
-/// in that database.
+/// in that database. Returns which owners it goes without.
 pub(super) async fn give_back(
     (old, new): (&Session, &Session),
     copied: &Copied,
     restorer: &str,
-) -> Result<()> {
-    let (mut class, mut object) = (0_u32, 0_u32);
+) -> Result<BTreeSet<String>> {
+    let (mut class, mut object, mut left_out) = (0_u32, 0_u32, BTreeSet::new());
     let quoted_restorer = quoting::name(restorer);
     loop {
         let place: [Parameter<'_>; 3] =
@@ -198,6 +205,7 @@ pub(super) async fn give_back(
         for row in &rows {
             let owner = said(row, 2)?;
             if !copied.has(&owner) {
+                left_out.insert(as_owner(&owner));
                 continue;
             }
             let mut known: serde_json::Value = serde_json::from_str(&said(row, 3)?)
@@ -237,7 +245,13 @@ pub(super) async fn give_back(
         "REASSIGN OWNED BY {quoted_restorer} TO {}; DROP OWNED BY {quoted_restorer}",
         quoting::name(MANAGED_ROLE)
     );
-    new.execute("giving away what is left", &rest).await
+    new.execute("giving away what is left", &rest).await?;
+    Ok(left_out)
+}
+
+/// What is told of an owner who did not go over.
+fn as_owner(role: &str) -> String {
+    in_one_line(&format!("{role} as an owner"))
 }
 
 /// Gives a database itself to its owner, with what is granted on it.

@@ -125,7 +125,7 @@ impl LocalEngine {
         blocking(move || staged.iter().try_for_each(|volume| volumes.clear_beside(volume))).await
     }
 
-    /// Makes all of it in staging. Returns the names of settings that had to be left behind.
+    /// Makes all of it in staging. Returns what had to be left behind.
     async fn make_upgraded(&self, plan: &UpgradePlan, parts: &Parts) -> Result<Vec<String>> {
         let to = plan.label.version;
         let data_bytes = self.require_room(plan).await?;

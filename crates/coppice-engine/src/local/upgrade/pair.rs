@@ -1,11 +1,13 @@
 //! Everything in one server is taken to the other one.
 
+use std::collections::BTreeSet;
+
 use coppice_failpoint::failpoint;
 
 use super::databases::{self, Database};
 use super::evaluated;
 use super::grants;
-use super::programs::{PLATFORM_OPTIONS, Programs, RESTORER_OPTIONS, Run};
+use super::programs::{Programs, RESTORER_OPTIONS, Run, platform_options};
 use super::quoting::{self, in_one_line};
 use super::relay::{LIST, Relay};
 use super::roles::{self, Copied, said};
@@ -38,7 +40,7 @@ fn hopeless(error: EngineError) -> EngineError {
 
 impl Pair<'_> {
     /// Takes everything from the one server to the other. Returns the names of settings
-    /// that had to be left behind.
+    /// that had to be left behind, and which memberships and owners.
     ///
     /// # Errors
     /// [`EngineError::NotUpgradable`] says what can't be taken there.
@@ -52,22 +54,24 @@ impl Pair<'_> {
         let databases = databases::all(&old).await?;
         new.execute("dropping an empty database", "DROP DATABASE IF EXISTS app").await?;
         let mighty = roles::mighty(&new).await?;
-        let copied = roles::copy(&old, &new).await?;
+        let (copied, mut left_out) = roles::copy(&old, &new).await?;
         let restorer = quoting::name(&self.restorer);
         let make = format!("CREATE ROLE {restorer} LOGIN PASSWORD {}", quoting::text(&self.password));
         new.execute("making the role that restores", &make).await?;
         for (number, database) in databases.iter().enumerate() {
-            self.carry_over_database((&old, &new), &copied, database, &format!("{number}.dump")).await?;
+            let file = format!("{number}.dump");
+            left_out.extend(self.carry_over_database((&old, &new), &copied, database, &file).await?);
         }
         for database in &databases {
             databases::finish(database, (&old, &new), &copied).await?;
+            left_out.extend(database.lost_owner(&copied));
         }
         new.execute("dropping the role that restored", &format!("DROP ROLE {restorer}")).await?;
         if roles::mighty(&new).await? != mighty {
             let why = "a role has become a superuser, or may become one, while everything was restored";
             return Err(EngineError::NotUpgradable(why.to_owned()));
         }
-        let left_out = roles::copy_settings(&old, &new, &copied).await?;
+        left_out.extend(roles::copy_settings(&old, &new, &copied).await?);
         failpoint!("upgrade.carried_over");
         Ok(left_out)
     }
@@ -78,7 +82,7 @@ impl Pair<'_> {
         copied: &Copied,
         database: &Database,
         file: &str,
-    ) -> Result<()> {
+    ) -> Result<BTreeSet<String>> {
         databases::open(old, database).await?;
         let (from, to) = (self.plan.from.major, self.plan.label.version.major);
         let inside_old = self.from.open_inside(&database.name, from, Patience::WORK).await?;
@@ -92,7 +96,7 @@ impl Pair<'_> {
         self.restore(database, &dump).await?;
         databases::forget_settings(database, new).await?;
         let inside_new = self.to.open_inside(&database.name, to, Patience::WORK).await?;
-        databases::give_back((&inside_old, &inside_new), copied, &self.restorer).await?;
+        let left_out = databases::give_back((&inside_old, &inside_new), copied, &self.restorer).await?;
         let granted = grants::of_superusers(&inside_new).await?;
         self.grant(database, &dump).await?;
         if grants::of_superusers(&inside_new).await? != granted {
@@ -103,7 +107,8 @@ impl Pair<'_> {
             return Err(EngineError::NotUpgradable(in_one_line(&why)));
         }
         inside_new.execute(&format!("counting what is in {}", database.name), "ANALYZE").await?;
-        std::fs::remove_file(self.programs.dumps.join(file)).map_err(EngineError::io("removing a dump"))
+        std::fs::remove_file(self.programs.dumps.join(file)).map_err(EngineError::io("removing a dump"))?;
+        Ok(left_out)
     }
 
     async fn door(&self, to: &Address, role: &str, password: Option<&str>) -> Result<Relay> {
@@ -125,7 +130,7 @@ impl Pair<'_> {
     async fn run_on_old(&self, database: &Database, program: &'static str, arguments: &[&str]) -> Result<()> {
         let relay = self.door(&self.from, PLATFORM_ROLE, self.programs.host.secret()).await?;
         let arguments = arguments.iter().map(|argument| (*argument).to_owned()).collect();
-        let (role, options) = (PLATFORM_ROLE, PLATFORM_OPTIONS);
+        let (role, options) = (PLATFORM_ROLE, &platform_options(self.plan.from.major));
         self.programs
             .run(Run { program, arguments, relay: &relay, role, database: &database.name, options })
             .await?;
@@ -155,8 +160,9 @@ impl Pair<'_> {
         let relay = self.door(&self.to, PLATFORM_ROLE, self.programs.host.secret()).await?;
         let list = format!("--use-list={}", self.programs.list(&relay));
         let arguments = || vec!["--exit-on-error".to_owned(), list.clone(), dump.to_owned()];
+        let options = &platform_options(self.plan.label.version.major);
         let run = || {
-            let (program, role, options) = ("pg_restore", PLATFORM_ROLE, PLATFORM_OPTIONS);
+            let (program, role) = ("pg_restore", PLATFORM_ROLE);
             Run { program, arguments: arguments(), relay: &relay, role, database: &database.name, options }
         };
         let listed = self.programs.read(&relay, vec!["--list".to_owned(), dump.to_owned()]).await?;

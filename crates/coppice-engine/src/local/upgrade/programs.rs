@@ -20,6 +20,7 @@ use crate::local::logs;
 use crate::local::process::controllers::Limits;
 use crate::local::process::launch::spawn;
 use crate::local::server::make_directory;
+use crate::local::session::TRANSACTION_TIMEOUT_SINCE;
 use crate::{EngineError, Result};
 
 /// How often a program that runs is looked at.
@@ -27,17 +28,27 @@ const LOOK: Duration = Duration::from_millis(200);
 /// A program that says more than this is not telling what is wrong.
 const WORDS_MAX: u64 = 64 << 20;
 
-/// What a session of the platform's has otherwise than its database says.
-pub(super) const PLATFORM_OPTIONS: &str = "-c role=none -c session_authorization=platform -c idle_session_timeout=0 \
+/// What a session of the platform's has otherwise than its database says, on every release. How money is written is the
+/// same on both sides, whatever they say.
+const PLATFORM_OPTIONS: &str = "-c role=none -c session_authorization=platform -c idle_session_timeout=0 \
     -c idle_in_transaction_session_timeout=0 -c statement_timeout=0 -c lock_timeout=0 \
     -c default_transaction_read_only=off -c session_replication_role=origin -c row_security=off \
     -c session_preload_libraries= -c local_preload_libraries= -c check_function_bodies=off \
     -c dynamic_library_path=$libdir -c client_min_messages=error -c log_statement=none \
     -c log_min_error_statement=panic -c log_min_duration_statement=-1 -c datestyle=ISO -c bytea_output=hex \
-    -c standard_conforming_strings=on -c backslash_quote=safe_encoding -c transform_null_equals=off";
+    -c standard_conforming_strings=on -c backslash_quote=safe_encoding -c transform_null_equals=off \
+    -c lc_monetary=C";
 /// What one of a role without rights has.
 pub(super) const RESTORER_OPTIONS: &str = "-c client_min_messages=error -c check_function_bodies=off \
-    -c standard_conforming_strings=on -c backslash_quote=safe_encoding";
+    -c standard_conforming_strings=on -c backslash_quote=safe_encoding -c lc_monetary=C";
+
+/// [`PLATFORM_OPTIONS`] of a session of this release.
+pub(super) fn platform_options(major: u32) -> String {
+    match major >= TRANSACTION_TIMEOUT_SINCE {
+        true => format!("{PLATFORM_OPTIONS} -c transaction_timeout=0"),
+        false => PLATFORM_OPTIONS.to_owned(),
+    }
+}
 
 /// Where programs work, and for how long they may.
 pub(super) struct Programs {
@@ -62,7 +73,7 @@ pub(super) struct Run<'a> {
     pub(super) relay: &'a Relay,
     pub(super) role: &'a str,
     pub(super) database: &'a str,
-    pub(super) options: &'static str,
+    pub(super) options: &'a str,
 }
 
 /// The release whose programs are taken: the newest one from the old server's on that

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use coppice_core::branch::{MANAGED_ROLE, READER_ROLE};
 
-use super::quoting;
+use super::quoting::{self, in_one_line};
 use crate::local::following::NAMES;
 use crate::local::session::{PLATFORM_ROLE, Parameter, Session, column, named};
 use crate::{EngineError, Result};
@@ -64,8 +64,8 @@ impl Copied {
     }
 }
 
-/// Makes the roles of the old server on the new one.
-pub(super) async fn copy(old: &Session, new: &Session) -> Result<Copied> {
+/// Makes the roles of the old server on the new one. Returns also which memberships it goes without.
+pub(super) async fn copy(old: &Session, new: &Session) -> Result<(Copied, Vec<String>)> {
     let action = "reading roles";
     let query = format!(
         "SELECT rolname, rolinherit, rolcreaterole, rolcreatedb, rolcanlogin, rolreplication, rolconnlimit,
@@ -108,8 +108,8 @@ pub(super) async fn copy(old: &Session, new: &Session) -> Result<Copied> {
         new.transaction(&format!("making the role {name}"), &statements).await?;
         copied.0.insert(name);
     }
-    copy_memberships(old, new, &copied).await?;
-    Ok(copied)
+    let left_out = copy_memberships(old, new, &copied).await?;
+    Ok((copied, left_out))
 }
 
 /// Roles that no rule holds back, and who may become one.
@@ -166,7 +166,8 @@ impl Membership {
     }
 }
 
-async fn copy_memberships(old: &Session, new: &Session, copied: &Copied) -> Result<()> {
+/// Returns those that no tenant may have.
+async fn copy_memberships(old: &Session, new: &Session, copied: &Copied) -> Result<Vec<String>> {
     let action = "reading memberships";
     let (has_kinds, kinds) = match old.major() >= 16 {
         true => (true, "a.inherit_option, a.set_option"),
@@ -180,7 +181,10 @@ async fn copy_memberships(old: &Session, new: &Session, copied: &Copied) -> Resu
     );
     let rows = old.query(action, &query, &[]).await?;
     let mut memberships = rows.iter().map(Membership::of).collect::<Result<Vec<_>>>()?;
-    memberships.retain(|one| copied.has(&one.member) && copied.may_join(&one.role));
+    memberships.retain(|one| copied.has(&one.member));
+    let beyond = memberships.extract_if(.., |one| !copied.may_join(&one.role));
+    let left_out =
+        beyond.map(|one| in_one_line(&format!("{} as a member of {}", one.member, one.role))).collect();
     if !has_kinds {
         let mut made = roles_of(old).await?;
         made.retain(|role| copied.has(role));
@@ -190,7 +194,7 @@ async fn copy_memberships(old: &Session, new: &Session, copied: &Copied) -> Resu
         let what = format!("making {} a member of {}", membership.member, membership.role);
         new.execute(&what, &membership.statement()).await?;
     }
-    Ok(())
+    Ok(left_out)
 }
 
 /// Roles that the managed one could make before 16, where CREATEROLE was enough to
@@ -287,7 +291,7 @@ pub(super) async fn copy_settings(old: &Session, new: &Session, copied: &Copied)
         if is_for_all && name != FOR_ALL || !role.is_empty() && !copied.has(&role) || !is_name(name) {
             continue;
         }
-        match is_for_everybody(new, name).await? {
+        match is_role_of(&setting, copied) || is_for_everybody(new, name).await? {
             true => known.entry((database, role)).or_default().push(quoting::text(&setting)),
             false => left_out.push(name.to_owned()),
         }
@@ -314,6 +318,12 @@ fn is_name(name: &str) -> bool {
     name.len() <= NAME_MAX && name.chars().all(|c| c.is_alphanumeric() || "_$.".contains(c))
 }
 
+/// Whether it has sessions begin as a role that went over; what `pg_settings` shows has no such setting.
+fn is_role_of(setting: &str, copied: &Copied) -> bool {
+    let value = setting.split_once('=').filter(|(name, _)| name.eq_ignore_ascii_case("role"));
+    value.is_some_and(|(_, role)| role == "none" || copied.has(role))
+}
+
 /// Whether a server takes a setting by this name from everybody, or it may be one of an
 /// extension that is not there yet.
 async fn is_for_everybody(server: &Session, name: &str) -> Result<bool> {
@@ -330,6 +340,15 @@ mod tests {
     fn member(role: &str, member: &str, grantor: &str, is_admin: bool) -> Membership {
         let [role, member, grantor] = [role, member, grantor].map(str::to_owned);
         Membership { role, member, grantor, is_admin, inherits: true, can_set: true }
+    }
+
+    #[test]
+    fn sessions_begin_as_a_role_that_went_over_and_as_no_other() {
+        let copied = Copied(BTreeSet::from(["ann=b".to_owned()]));
+        assert!(is_role_of("role=ann=b", &copied) && is_role_of("Role=none", &copied));
+        for other in ["role=platform", "role", "session_authorization=ann=b", "role="] {
+            assert!(!is_role_of(other, &copied), "{other}");
+        }
     }
 
     #[test]
