@@ -7,7 +7,7 @@ use crate::item::Item;
 use crate::order::parts;
 use crate::quote::comment;
 use crate::schema::{Key, Kind, Node, Schema};
-use crate::statement::{STATEMENTS_BYTES_MAX, Statement};
+use crate::statement::{Made, Statement};
 use crate::write::{create::create, grants, phrase, set_comment};
 use crate::{closure, plan};
 
@@ -60,7 +60,7 @@ pub struct NotCompared {
 }
 
 /// Compares two schemas of one release; the statements make `from` what `to` is, unless they are
-/// longer than [`STATEMENTS_BYTES_MAX`]: then the last ones are missing, as are objects of as much text.
+/// longer than [`crate::STATEMENTS_BYTES_MAX`]: then the last ones are missing, as are objects of as much text.
 pub fn diff(mut from: Schema, mut to: Schema) -> Diff {
     leave_out(&mut from, &mut to);
     let mut fates = fates(&from, &to);
@@ -109,11 +109,11 @@ fn objects(from: &Schema, to: &Schema, fates: &BTreeMap<Key, Fate>) -> Vec<Objec
         }
         changed.insert(whole);
     }
-    let mut bytes = 0;
+    let mut made = Made::default();
     let told = changed.iter().filter_map(|key| object(key, from, to));
     told.take_while(|object| {
-        let fits = bytes <= STATEMENTS_BYTES_MAX;
-        bytes += [&object.before, &object.after].into_iter().flatten().map(String::len).sum::<usize>();
+        let fits = !made.is_full();
+        [&object.before, &object.after].into_iter().flatten().for_each(|text| made.add(text));
         fits
     })
     .collect()
@@ -298,7 +298,7 @@ mod tests {
         let found =
             diff(Schema::read([SERVER]).expect("rows"), Schema::read([SERVER, &schema]).expect("rows"));
         let said = |text: Option<&String>| text.map_or(0, String::len);
-        let most = STATEMENTS_BYTES_MAX + (1 << 20);
+        let most = crate::STATEMENTS_BYTES_MAX + (1 << 20);
         assert!(found.objects.iter().all(|object| said(object.after.as_ref()) < most));
         // Roles that are to be made first are told as well.
         let bytes: usize = found.statements.iter().map(|statement| statement.sql.len()).sum();

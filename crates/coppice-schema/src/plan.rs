@@ -14,7 +14,7 @@ use crate::item::{Item, Type};
 use crate::order::by_needs;
 use crate::quote::comment;
 use crate::schema::{Key, Kind, Node, Schema, part};
-use crate::statement::{STATEMENTS_BYTES_MAX, Statement};
+use crate::statement::{Made, Statement};
 use crate::write::alter::{attach, body, common, detach, is_moved};
 use crate::write::columns::is_retyped;
 use crate::write::create::{create, default_of, replica_identity};
@@ -29,8 +29,9 @@ pub(crate) fn statements(from: &Schema, to: &Schema, fates: &BTreeMap<Key, Fate>
     plan.drop_all(true);
     plan.make_all();
     plan.tables_at_last();
+    // What was put aside last goes first.
     let late = std::mem::take(&mut plan.late);
-    plan.out.extend(late);
+    plan.out.extend(late.into_iter().rev());
     plan.drop_all(false);
     plan.out
 }
@@ -44,8 +45,7 @@ struct Plan<'a> {
     /// What is made with its table or column.
     inline: BTreeSet<Key>,
     out: Vec<Statement>,
-    /// How long those are together.
-    bytes: usize,
+    made: Made,
     /// Types that were put aside.
     late: Vec<Statement>,
 }
@@ -55,7 +55,7 @@ impl<'a> Plan<'a> {
         let drops = Drops::new(from, fates);
         let makes = by_needs(&to.nodes);
         let (inline, out, late) = (BTreeSet::new(), vec![], vec![]);
-        let mut plan = Self { from, to, fates, drops, makes, inline, out, bytes: 0, late };
+        let mut plan = Self { from, to, fates, drops, makes, inline, out, made: Made::default(), late };
         plan.find_inline();
         plan
     }
@@ -115,14 +115,14 @@ impl<'a> Plan<'a> {
     }
 
     fn push(&mut self, statement: Statement) {
-        self.bytes += statement.sql.len();
+        self.made.add(&statement.sql);
         self.out.push(statement);
     }
 
     /// Whether no more is to be said: an object may have as many grants taken from it as there are
     /// roles, which is a product of two lengths.
     fn is_too_long(&self) -> bool {
-        self.bytes > STATEMENTS_BYTES_MAX
+        self.made.is_full()
     }
 
     fn say(&mut self, sql: String) {
@@ -314,7 +314,7 @@ impl<'a> Plan<'a> {
                 self.push(statement(sql, true));
             }
         }
-        self.late.insert(0, statement(format!("DROP {noun} {}.{aside}", was.schema), false));
+        self.late.push(statement(format!("DROP {noun} {}.{aside}", was.schema), false));
     }
 
     fn set_range_aside(&mut self, was: &Type, aside: &str) {

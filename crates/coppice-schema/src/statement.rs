@@ -3,11 +3,28 @@
 /// Bytes of statements after which no more are made.
 pub const STATEMENTS_BYTES_MAX: usize = 16 << 20;
 
+/// How much was made of what there may be.
+#[derive(Default)]
+pub(crate) struct Made {
+    bytes: usize,
+}
+
+impl Made {
+    pub(crate) fn add(&mut self, text: &str) {
+        self.bytes += text.len();
+    }
+
+    /// Whether no more is to be made.
+    pub(crate) fn is_full(&self) -> bool {
+        self.bytes > STATEMENTS_BYTES_MAX
+    }
+}
+
 /// Statements of one object, without those after so many that all of them together are too many.
 #[derive(Default)]
 pub(crate) struct Cut {
     pub(crate) statements: Vec<String>,
-    bytes: usize,
+    made: Made,
 }
 
 impl Cut {
@@ -24,13 +41,13 @@ impl Cut {
     }
 
     pub(crate) fn is_full(&self) -> bool {
-        self.bytes > STATEMENTS_BYTES_MAX
+        self.made.is_full()
     }
 
     /// Adds one, unless there are too many.
     pub(crate) fn push(&mut self, statement: String) {
         if !self.is_full() {
-            self.bytes += statement.len();
+            self.made.add(&statement);
             self.statements.push(statement);
         }
     }
