@@ -6,10 +6,9 @@
 //! nothing but its last file of the log is needed to start it, and it has a
 //! superuser of the usual name, without which others' tools do not get in.
 
-use std::ffi::{CString, OsStr};
+use std::ffi::CString;
 use std::fs::File;
-use std::io::{self, Read as _, Write};
-use std::os::unix::ffi::OsStrExt as _;
+use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::lchown;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -21,9 +20,7 @@ use coppice_core::lsn::Lsn;
 use coppice_wal::Segment;
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use rustix::fs::FileType;
 use rustix::process::{Pid, Signal, kill_process};
-use tar::{Builder, EntryType, Header};
 
 use super::bases::StoredBase;
 use super::blocking::blocking;
@@ -33,6 +30,7 @@ use super::history::trim_wal;
 use super::images::InstalledImage;
 use super::launch::{DATA as DATA_PLACE, ProgramPlan, ProgramUse, place_of, program_spec};
 use super::pace::Pace;
+use super::packing::{SUPERUSER, pack};
 use super::process::launch::spawn;
 use super::session::PLATFORM_ROLE;
 use super::untrusted::{UntrustedDir, UntrustedPath};
@@ -42,10 +40,6 @@ use crate::{EngineError, Result};
 
 /// The data directory in the place to work in.
 const DATA: &str = "pgdata";
-/// Directories inside each other; PostgreSQL makes four.
-const DEPTH_MAX: usize = 32;
-/// The superuser that other tools expect, and who data belongs to there.
-const SUPERUSER: &str = "postgres";
 
 /// What the data has of its own where no platform is; who runs it puts something else there.
 const FILES: [(&str, &str); 3] = [
@@ -255,11 +249,19 @@ fn wal_of(data: &UntrustedPath) -> io::Result<UntrustedDir> {
     data.require()?.directory("pg_wal")?.ok_or_else(|| io::ErrorKind::NotFound.into())
 }
 
+/// Opens a file of the log. What is longer than one is none.
+fn log_file(data: &UntrustedPath, name: &str) -> Result<File> {
+    let found = wal_of(data).and_then(|wal| wal.file(name)?.ok_or_else(|| io::ErrorKind::NotFound.into()));
+    let (file, stat) = found.map_err(EngineError::io(format!("sending {name}")))?;
+    match u64::try_from(stat.st_size) {
+        Ok(bytes) if bytes <= Segment::USUAL.bytes => Ok(file),
+        _ => Err(EngineError::Other(format!("pg_wal/{name} is longer than a file of the log"))),
+    }
+}
+
 fn send_log_file(data: &UntrustedPath, name: &str, upload: BarmanUpload) -> Result<()> {
     let action = || EngineError::io(format!("sending {name}"));
-    let (file, _) = wal_of(data)
-        .and_then(|wal| wal.file(name)?.ok_or_else(|| io::ErrorKind::NotFound.into()))
-        .map_err(action())?;
+    let file = log_file(data, name)?;
     let mut packed = GzEncoder::new(upload, Compression::fast());
     io::copy(&mut file.take(Segment::USUAL.bytes), &mut packed).map_err(action())?;
     Ok(packed.finish().map_err(action())?.finish()?)
@@ -292,79 +294,6 @@ fn describe(
     })
 }
 
-/// Sends the data directory, if its files are no longer together than the disk that they
-/// are on: a hole can be longer, and would be sent as zeros. Tells how many bytes they have.
-fn pack(data: &UntrustedPath, bytes_max: u64, upload: BarmanUpload) -> Result<u64> {
-    let action = || EngineError::io("packing the data");
-    let mut archive = Builder::new(GzEncoder::new(upload, Compression::fast()));
-    let top = data.require().map_err(action())?;
-    let mut header = header(EntryType::Directory, 0o700, 0);
-    archive.append_data(&mut header, ".", io::empty()).map_err(action())?;
-    let mut left = bytes_max;
-    add(&mut archive, &top, &mut PathBuf::new(), 0, &mut left)?;
-    let packed = archive.into_inner().map_err(action())?;
-    packed.finish().map_err(action())?.finish()?;
-    Ok(bytes_max - left)
-}
-
-fn header(kind: EntryType, mode: u32, bytes: u64) -> Header {
-    let mut header = Header::new_gnu();
-    header.set_entry_type(kind);
-    header.set_mode(mode);
-    header.set_size(bytes);
-    // By name: the numbers are others there.
-    let _ = header.set_username(SUPERUSER).and_then(|()| header.set_groupname(SUPERUSER));
-    header
-}
-
-/// Adds what is in a directory, of which so many bytes are left. `path` ends where it did before.
-fn add(
-    archive: &mut Builder<impl Write>,
-    directory: &UntrustedDir,
-    path: &mut PathBuf,
-    depth: usize,
-    left: &mut u64,
-) -> Result<()> {
-    let reading = |path: &Path| EngineError::io(format!("packing {}", path.display()));
-    let refused = |path: &Path, why: &str| EngineError::Other(format!("{} {why}", path.display()));
-    if depth > DEPTH_MAX {
-        return Err(refused(path, "is too deep"));
-    }
-    for name in directory.each_name().map_err(reading(path))? {
-        let name = name.map_err(reading(path))?;
-        if depth == 0 && LEFT_BEHIND.iter().any(|left| left.as_bytes() == name.to_bytes()) {
-            continue;
-        }
-        path.push(OsStr::from_bytes(name.to_bytes()));
-        let stat = directory.stat(&name).map_err(reading(path))?;
-        match FileType::from_raw_mode(stat.st_mode) {
-            FileType::Directory => {
-                let inner = directory.directory(name.as_c_str()).map_err(reading(path))?;
-                let inner = inner.ok_or_else(|| refused(path, "went away"))?;
-                let mut header = header(EntryType::Directory, 0o700, 0);
-                archive.append_data(&mut header, &*path, io::empty()).map_err(reading(path))?;
-                add(archive, &inner, path, depth + 1, left)?;
-            }
-            FileType::RegularFile => {
-                let opened = directory.file(name.as_c_str()).map_err(reading(path))?;
-                let (file, stat) = opened.ok_or_else(|| refused(path, "can't be opened"))?;
-                let bytes = u64::try_from(stat.st_size).unwrap_or_default();
-                let fits = left.checked_sub(bytes).ok_or_else(|| refused(path, "is longer than the disk"))?;
-                *left = fits;
-                add_file(archive, path, &file, bytes).map_err(reading(path))?;
-            }
-            _ => return Err(refused(path, "is a link or device")),
-        }
-        path.pop();
-    }
-    Ok(())
-}
-
-fn add_file(archive: &mut Builder<impl Write>, path: &Path, file: &File, bytes: u64) -> io::Result<()> {
-    let mut header = header(EntryType::Regular, 0o600, bytes);
-    archive.append_data(&mut header, path, file.take(bytes))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -381,26 +310,14 @@ mod tests {
     }
 
     #[test]
-    fn files_that_are_longer_than_the_disk_are_refused_and_others_counted() {
+    fn what_is_longer_than_a_file_of_the_log_is_none() {
         let home = tempfile::tempdir().expect("a directory");
-        std::fs::create_dir_all(home.path().join("base/1")).expect("a directory");
-        let sparse = |name: &str, length| {
-            let file = File::create(home.path().join(name)).expect("a file");
-            file.set_len(length).expect("a length");
-        };
-        let pack = |bytes_max| {
-            let top = UntrustedPath::new(home.path(), "").require().expect("opened");
-            let mut left = bytes_max;
-            let packed = add(&mut Builder::new(io::sink()), &top, &mut PathBuf::new(), 0, &mut left);
-            packed.map(|()| bytes_max - left)
-        };
-        sparse("base/1/1", 8192);
-        sparse("base/1/2", 100);
-        assert_eq!(pack(1 << 30).expect("packed"), 8292);
-        assert_eq!(pack(8292).expect("packed"), 8292);
-        pack(8291).expect_err("together they are too long");
-        sparse("base/1/3", 1 << 42);
-        let refused = pack(1 << 40).expect_err("it is longer than any disk");
-        assert!(refused.to_string().contains("base/1/3 is longer than the disk"), "{refused}");
+        std::fs::create_dir_all(home.path().join("data/pg_wal")).expect("a directory");
+        let data = UntrustedPath::new(home.path(), "data");
+        let file = File::create(home.path().join("data/pg_wal/a")).expect("a file");
+        for (more, is_sent) in [(0, true), (1, false)] {
+            file.set_len(Segment::USUAL.bytes + more).expect("a length");
+            assert_eq!(log_file(&data, "a").is_ok(), is_sent);
+        }
     }
 }
