@@ -111,8 +111,10 @@ impl Process {
         let (reconciler, done) = (reconciler.clone(), Arc::<OnceLock<()>>::default());
         self.handing_over = Some(done.clone());
         self.spawn(async move {
-            reconciler.stop().await;
-            let _ = done.set(());
+            // One that goes on keeps its lock.
+            if reconciler.stop().await {
+                let _ = done.set(());
+            }
         });
     }
 

@@ -58,6 +58,10 @@ const PLACES: usize = 8;
 /// Pause before the first retry; doubled with each further one.
 const RETRY_FIRST: Duration = Duration::from_millis(200);
 
+/// How long steps in progress may take to end when the loop does: as a first start may take, and less than
+/// the 60 seconds after which `deploy/coppice.service` has the process killed.
+const STOP_PATIENCE: Duration = Duration::from_secs(45);
+
 /// Who this control plane is.
 #[derive(Clone, Debug)]
 pub struct ControlPlane {
@@ -241,11 +245,21 @@ impl Reconciler {
         }
     }
 
-    /// Ends the loop and waits for the steps in progress. Servers keep running.
-    pub async fn stop(&self) {
+    /// Ends the loop and waits for the steps in progress, for a while; false when some go on by then. Servers
+    /// keep running.
+    pub async fn stop(&self) -> bool {
         self.inner.stop.cancel();
         self.inner.tasks.close();
-        self.inner.tasks.wait().await;
+        let ended = tokio::time::timeout(STOP_PATIENCE, self.inner.tasks.wait()).await.is_ok();
+        if !ended {
+            let left = self.inner.tasks.len();
+            tracing::warn!(
+                left,
+                "work on branches goes on {} s after it was to end",
+                STOP_PATIENCE.as_secs()
+            );
+        }
+        ended
     }
 
     /// Whether [`Reconciler::stop`] was called.

@@ -121,7 +121,7 @@ impl Running {
         let last = Instant::now() + patience;
         drop(self.tasks);
         self.stop.cancel();
-        platform.reconciler.stop().await;
+        let is_at_rest = platform.reconciler.stop().await;
         let _ = tokio::join!(self.api_task, self.reconciling);
         if let Err(error) = platform.engine.end_drill().await {
             tracing::warn!("ending a drill: {}", error.chain());
@@ -137,6 +137,8 @@ impl Running {
             drop(platform);
             return stop::stop_everything(&config.data_dir, None).await;
         }
+        // Whoever gets the lock goes on where that ended, so it has to end first: with this process, and its sessions.
+        anyhow::ensure!(is_at_rest, "work on branches did not end in time: the next start goes on with it");
         // Before the lock is given back: whoever gets it must find the sessions.
         let _drain_server = DrainServer::start(platform.host.layout().runtime_dir(), self.gateway.clone())?;
         drop(platform.lock);
