@@ -18,6 +18,8 @@ use crate::world::{Faults, ProcessId, World};
 
 /// Most things that can happen before it becomes quiet.
 const EVENTS_MAX: u32 = 3000;
+/// The quiet at its end lasts at most so long; whatever is not settled then is stuck.
+const QUIET: Duration = Duration::from_secs(3600);
 /// For how long the machines were up when it began.
 const UPTIME: Duration = Duration::from_secs(1_000_000);
 /// What owners do is chosen by a number below this.
@@ -56,7 +58,7 @@ pub fn play(metastore: &mut Metastore, seed: u64) -> Outcome {
     while history.actions_left > 0 && history.events < EVENTS_MAX && !history.has_gone_wrong() {
         history.step();
     }
-    history.outcome(seed)
+    history.outcome(seed, QUIET)
 }
 
 pub(crate) struct History<'a> {
@@ -162,9 +164,9 @@ impl<'a> History<'a> {
         }
     }
 
-    /// Ends it, and gives the thread its clocks and its chance back.
-    pub(crate) fn outcome(mut self, seed: u64) -> Outcome {
-        self.end();
+    /// Ends it after so much quiet at most, and gives the thread its clocks and its chance back.
+    pub(crate) fn outcome(mut self, seed: u64, quiet: Duration) -> Outcome {
+        self.end(quiet);
         let events = self.events;
         let world = self.finish();
         coppice_core::random::seed_on_this_thread(None);

@@ -7,25 +7,25 @@ use crate::checks;
 use crate::history::History;
 use crate::world::{Faults, World};
 
-/// The quiet lasts at most so long; whatever is not settled then is stuck.
-const QUIET: Duration = Duration::from_secs(3600);
+/// So many things happen in it at most: what is tried over and over does not come to rest, either.
+const EVENTS_MAX: u32 = 200_000;
 /// A step of time in it.
 const STEP: Duration = Duration::from_secs(2);
 /// Once everything is settled it stays so for this time.
 const STAYS_SETTLED: Duration = Duration::from_secs(15);
 
 impl History<'_> {
-    /// Waits until everything is settled, and compares.
-    pub(crate) fn end(&mut self) {
+    /// Waits until everything is settled, for so long at most, and compares.
+    pub(crate) fn end(&mut self, quiet: Duration) {
         self.world.lock().note("it is quiet from here");
         self.world.lock().faults = Faults::default();
         self.weak_spot = None;
         self.leave_one_process_to_each_machine();
-        let began = self.now();
+        let (began, last) = (self.now(), self.events + EVENTS_MAX);
         let mut settled_since = None;
         while !self.has_gone_wrong() {
             self.settle();
-            if self.go_on() {
+            if self.events < last && self.go_on() {
                 self.events += 1;
                 continue;
             }
@@ -36,12 +36,12 @@ impl History<'_> {
             let problems = checks::unsettled(self.metastore, &self.world);
             if problems.is_empty() {
                 let since = *settled_since.get_or_insert(self.now());
-                if self.now() - since >= STAYS_SETTLED && !self.link.is_busy() {
+                if self.now() - since >= STAYS_SETTLED && (!self.link.is_busy() || self.events >= last) {
                     break;
                 }
             } else {
                 settled_since = None;
-                if self.now() - began > QUIET {
+                if self.now() - began > quiet || self.events >= last {
                     let mut state = self.world.lock();
                     problems.into_iter().for_each(|problem| state.violation(format!("stuck: {problem}")));
                     break;

@@ -17,6 +17,8 @@ const SEED: u64 = 0;
 const EVENTS_MAX: u32 = 10_000;
 /// A step of time while nothing else happens.
 const STEP: Duration = Duration::from_millis(50);
+/// What goes wrong in one is to be told soon; nothing in it takes longer.
+const QUIET: Duration = Duration::from_secs(300);
 
 /// See the module.
 pub struct Scene<'a>(History<'a>);
@@ -272,7 +274,7 @@ impl<'a> Scene<'a> {
     /// # Panics
     /// When something is not as it has to be.
     pub fn ends_well(self) {
-        let Outcome { violations, log, .. } = self.0.outcome(SEED);
+        let Outcome { violations, log, .. } = self.0.outcome(SEED, QUIET);
         assert!(violations.is_empty(), "{}\n{violations:?}", log.join("\n"));
     }
 
