@@ -120,8 +120,9 @@ impl Store {
         remove(tx, ids, reason).await
     }
 
-    /// Of what an organization has in the trash, everything but the `keep`
-    /// branches that were deleted last is deleted for good; returns that.
+    /// Of what an organization has in the trash, everything but `keep` branches is deleted for good; returns that.
+    /// What goes first is the oldest of the project that has most there, and in it of the key that made most of that:
+    /// whoever may only do something in a part of an organization drives out what is of that part.
     pub async fn trash_trim_in_tx(
         &self,
         tx: &mut Tx,
@@ -130,9 +131,15 @@ impl Store {
     ) -> Result<Vec<BranchId>> {
         let ids: Vec<String> = sqlx::query_scalar(
             "select id from branches where goal = 'trashed' and id in (
-                 select b.id from branches b join projects p on p.id = b.project_id
-                 where p.organization_id = $1 and b.goal = 'trashed'
-                 order by b.deleted_at desc, b.id offset $2)
+                 select id from (
+                     select id, deleted_at, row_number() over (
+                         partition by project_id order by of_maker, deleted_at desc, id) as of_project
+                     from (
+                         select b.id, b.deleted_at, b.project_id, row_number() over (
+                             partition by b.project_id, b.made_with order by b.deleted_at desc, b.id) as of_maker
+                         from branches b join projects p on p.id = b.project_id
+                         where p.organization_id = $1 and b.goal = 'trashed') trashed) trashed
+                 order by of_project, deleted_at desc, id offset $2)
              for update",
         )
         .bind(organization.as_str())

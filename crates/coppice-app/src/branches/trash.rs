@@ -81,6 +81,9 @@ impl Branches {
             vec![]
         };
         tx.commit().await?;
+        for early in &changed {
+            tracing::info!(branch = %early, "the trash of {organization} is full: branch {early} leaves it for good");
+        }
         changed.push(id.clone());
         changed.into_iter().for_each(|branch| self.reconciler.nudge(branch));
         Ok(true)

@@ -207,6 +207,48 @@ async fn what_leaves_the_trash_has_a_tombstone_and_does_not_come_back() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn who_has_most_in_the_trash_loses_first_when_it_is_full() {
+    let server = Postgres::shared();
+    let (store, mut sql) = with_tree(&server).await;
+    // g, h and j were made with a key in another project, d, e and f by people.
+    let (organization, project) = place();
+    let add = |letter: char, project: &str, made_with: &str, age: u32| {
+        let new = id(letter);
+        format!(
+            "insert into branches select (jsonb_populate_record(b, jsonb_build_object(
+                 'id', '{new}', 'name', '{new}', 'parent_id', null, 'volume_id', '{new}', 'project_id', '{project}',
+                 'made_with', {made_with}, 'goal', 'trashed', 'deleted_at', now() - interval '{age} minutes',
+                 'purge_at', now() + interval '1 day'))).* from branches b where id = '{a}';
+             insert into volumes (id, host_id, branch_id, state, account, image_major, image_minor)
+                 select '{new}', 'h', '{new}', 'admitted', max(account) + 1, 18, 0 from volumes;",
+            a = id('a')
+        )
+    };
+    let rows = [
+        "begin; insert into projects select (jsonb_populate_record(p, jsonb_build_object(
+             'id', 'other', 'name', 'other'))).* from projects p where id = 'p';"
+            .to_owned(),
+        add('d', "p", "null", 900),
+        add('e', "p", "null", 800),
+        add('f', "other", "null", 700),
+        add('g', "other", "'key_1'", 300),
+        add('h', "other", "'key_1'", 200),
+        add('j', "other", "'key_1'", 100),
+        "commit".to_owned(),
+    ];
+    sqlx::raw_sql(sqlx::AssertSqlSafe(rows.concat())).execute(&mut sql).await.unwrap();
+    let mut gone = String::new();
+    for keep in (0..6).rev() {
+        let mut tx = store.begin().await.unwrap();
+        let trimmed = store.trash_trim_in_tx(&mut tx, &organization, keep).await.unwrap();
+        tx.commit().await.unwrap();
+        gone.extend(trimmed.iter().map(|id| &id.as_str()[..1]));
+    }
+    assert_eq!(gone, "ghdfej", "the key's own first, and then what was deleted first of each project");
+    assert!(store.trash_list(&organization, &project).await.unwrap().is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_volume_is_known_by_its_tombstone_when_its_branch_is_forgotten() {
     let server = Postgres::shared();
     let (store, mut sql) = with_tree(&server).await;
