@@ -126,7 +126,7 @@ pub use sealed::{SEALED, SealedColumn, SealedValue};
 pub use second_factors::{
     AddedFactor, Addition, HalfSignIn, NewHalfSignIn, NewSecondFactor, SecondFactor, SecondProof,
 };
-pub use sign_ins::{Attempts, BrowserSession, NewBrowserSession, OldPassword};
+pub use sign_ins::{Attempts, BrowserSession, NewBrowserSession, OldPassword, Renewed};
 pub use sleep::{ConnectionTarget, IdleCandidate, KeptVerifier};
 pub use sqlx::postgres::PgConnectOptions as ConnectOptions;
 pub use stripe::{ClaimedCustomer, StripeCustomer, StripeFinding, StripeNews};

@@ -5,7 +5,7 @@ use coppice_core::UserId;
 use serde_json::Value;
 use sqlx::FromRow;
 
-use crate::{Result, Store, Tx};
+use crate::{Renewed, Result, Store, Tx};
 
 /// Most passkeys of one person.
 pub const PASSKEYS_MAX: usize = 20;
@@ -47,14 +47,14 @@ impl Store {
     }
 
     /// Removes a passkey of a person who has another second factor, and ends
-    /// every session of theirs but the `kept` one. The user's row is locked until
+    /// every session of theirs but the `renewed` one. The user's row is locked until
     /// the transaction ends.
     pub async fn passkey_remove_in_tx(
         &self,
         tx: &mut Tx,
         user: &UserId,
         id: &str,
-        kept: &str,
+        renewed: Renewed<'_>,
     ) -> Result<PasskeyRemoval> {
         self.user_lock_in_tx(tx, user).await?;
         let done = sqlx::query("delete from passkeys where user_id = $1 and id = $2")
@@ -75,7 +75,7 @@ impl Store {
         if !has_another {
             return Ok(PasskeyRemoval::Last);
         }
-        self.user_end_sessions_in_tx(tx, user, Some(kept)).await?;
+        self.user_end_sessions_in_tx(tx, user, Some(renewed)).await?;
         Ok(PasskeyRemoval::Done)
     }
 

@@ -55,6 +55,22 @@ impl std::fmt::Debug for NewBrowserSession<'_> {
     }
 }
 
+/// A browser session that goes on when every other one ends, and so do clients that came from it. Somebody may have
+/// copied what the browser keeps, so that it keeps something else from then on.
+#[derive(Clone, Copy)]
+pub struct Renewed<'a> {
+    /// Hash of what it kept until now.
+    pub old: &'a str,
+    /// Hash of what it will.
+    pub new: &'a str,
+}
+
+impl std::fmt::Debug for Renewed<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Renewed")
+    }
+}
+
 /// A browser in which somebody is signed in.
 #[derive(Clone, Debug)]
 pub struct BrowserSession {
@@ -94,14 +110,13 @@ pub struct Attempts {
 
 impl Store {
     /// Keeps the hash of a new password. Every session of the user ends but
-    /// `kept`, and those of clients that came from it. False when there is no
-    /// such user, or their password is not `old`.
+    /// the `renewed` one. False when there is no such user, or their password is not `old`.
     pub async fn user_set_password(
         &self,
         id: &UserId,
         hash: &str,
         old: OldPassword<'_>,
-        kept: Option<&str>,
+        renewed: Option<Renewed<'_>>,
     ) -> Result<bool> {
         let (is_any, old) = match old {
             OldPassword::Any => (true, None),
@@ -120,12 +135,12 @@ impl Store {
         if done.rows_affected() == 0 {
             return Ok(false);
         }
-        self.user_end_sessions_in_tx(&mut tx, id, kept).await?;
+        self.user_end_sessions_in_tx(&mut tx, id, renewed).await?;
         tx.commit().await?;
         Ok(true)
     }
 
-    /// Ends every session of a user but `kept` and those that came from it. The
+    /// Ends every session of a user but the `renewed` one, and every session of a client. The
     /// user's row has to be changed before: whoever signs in or redeems at the
     /// same time holds that row, so their session is either seen here, or it is
     /// not begun.
@@ -133,23 +148,24 @@ impl Store {
         &self,
         tx: &mut Tx,
         id: &UserId,
-        kept: Option<&str>,
+        renewed: Option<Renewed<'_>>,
     ) -> Result<()> {
         for statement in [
-            "delete from sessions where user_id = $1 and ($2 is null or browser_session is distinct from $2)",
+            "delete from sessions where user_id = $1",
             // What was allowed and not yet redeemed.
-            "delete from authorization_codes where user_id = $1 and used_at is null
-             and ($2 is null or browser_session is distinct from $2)",
-            "delete from browser_sessions where user_id = $1 and ($2 is null or id_hash <> $2)",
-        ] {
-            sqlx::query(statement).bind(id.as_str()).bind(kept).execute(&mut **tx).await?;
-        }
-        for statement in [
+            "delete from authorization_codes where user_id = $1 and used_at is null",
             "delete from device_codes where user_id = $1",
             "delete from half_sign_ins where user_id = $1",
             "delete from sign_in_links where user_id = $1",
         ] {
             sqlx::query(statement).bind(id.as_str()).execute(&mut **tx).await?;
+        }
+        let (old, new) = renewed.map(|renewed| (renewed.old, renewed.new)).unzip();
+        for statement in [
+            "delete from browser_sessions where user_id = $1 and ($2 is null or id_hash <> $2)",
+            "update browser_sessions set id_hash = $3 where user_id = $1 and id_hash = $2",
+        ] {
+            sqlx::query(statement).bind(id.as_str()).bind(old).bind(new).execute(&mut **tx).await?;
         }
         Ok(())
     }

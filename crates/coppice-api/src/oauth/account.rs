@@ -302,7 +302,7 @@ async fn change_password(State(app): State<App>, browser: Browser, PageForm(form
         return password_page(&app, &browser, session, Some(problem)).await;
     }
     let problem = match changed(&app, &browser, session, current, new).await {
-        Ok(PasswordChange::Done) => return pages::password_changed(),
+        Ok(PasswordChange::Done(secret)) => return browser.signed_in(pages::password_changed(), &secret),
         Ok(PasswordChange::Wrong) => (Field::Current, "This is not your password until now."),
         Ok(PasswordChange::Stale) => return ask_anew(&app, &browser, session, PASSWORD),
         Ok(PasswordChange::Unusable(_)) => BAD_LENGTH,

@@ -126,7 +126,8 @@ async fn remove(State(app): State<App>, browser: Browser, PageForm(form): PageFo
     }
     let id = form.get(ID).unwrap_or_default();
     match app.identity.remove_passkey(session, id, &browser.origin).await {
-        Ok(PasskeyRemoved::Done) => redirect(&browser.path(PASSKEYS)),
+        Ok(PasskeyRemoved::Done(secret)) => browser.signed_in(redirect(&browser.path(PASSKEYS)), &secret),
+        Ok(PasskeyRemoved::Absent) => redirect(&browser.path(PASSKEYS)),
         Ok(PasskeyRemoved::Last) => {
             let problem = "This is your only second factor by now. Add another one first.";
             page(&app, &browser, session, "", Some(problem)).await

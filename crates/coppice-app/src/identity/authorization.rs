@@ -2,7 +2,7 @@
 
 use chrono::{TimeDelta, Utc};
 use coppice_core::audit::RequestOrigin;
-use coppice_core::{Error, ErrorCode, SessionId};
+use coppice_core::{Error, ErrorCode, SessionId, UserId};
 use coppice_oauth::OAuthError;
 use coppice_oauth::authorize::{
     self, AuthorizationRefusal, AuthorizationRequest, AuthorizationStep, ResponseType,
@@ -191,7 +191,12 @@ impl Identity {
     /// Makes sure that a browser's session did not end since it was looked for:
     /// what comes of it later would not end with it.
     pub(super) async fn check_goes_on(&self, tx: &mut Tx, session: &BrowserSession) -> Result<(), Error> {
-        match self.store.browser_session_lives_in_tx(tx, &session.user, &session.id_hash).await? {
+        self.check_lives(tx, &session.user, &session.id_hash).await
+    }
+
+    /// As [`Identity::check_goes_on`], of the session of a user with this hash.
+    pub(super) async fn check_lives(&self, tx: &mut Tx, user: &UserId, id_hash: &str) -> Result<(), Error> {
+        match self.store.browser_session_lives_in_tx(tx, user, id_hash).await? {
             true => Ok(()),
             false => Err(Error::Unauthenticated { code: ErrorCode::InvalidToken }),
         }

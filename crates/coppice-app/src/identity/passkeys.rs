@@ -4,8 +4,10 @@ use chrono::{TimeDelta, Utc};
 use coppice_core::audit::RequestOrigin;
 use coppice_core::{Error, Result, UserId};
 use coppice_oauth::passkey::{NotAccepted, Passkey, Question, Signed, Site};
-use coppice_store::{AddedFactor, BrowserSession, PASSKEYS_MAX, PasskeyRemoval, PasskeyRow};
+use coppice_oauth::random;
+use coppice_store::{AddedFactor, BrowserSession, PASSKEYS_MAX, PasskeyRemoval, PasskeyRow, Renewed};
 use serde_json::Value;
+use zeroize::Zeroizing;
 
 use super::Identity;
 use super::second_factor::Enrolment;
@@ -15,14 +17,26 @@ use crate::{AccountEvent, AccountEventKind};
 const QUESTION_LIFETIME: TimeDelta = TimeDelta::minutes(10);
 
 /// How an attempt to remove a passkey ended.
-#[derive(Clone, Copy, Debug)]
 pub enum PasskeyRemoved {
-    /// Removed. Every other session has ended.
-    Done,
+    /// Removed. Every other session has ended. What the browser is to keep of this one from now on.
+    Done(Zeroizing<String>),
+    /// There is none.
+    Absent,
     /// It is the only second factor.
     Last,
     /// It is too long ago that the person showed who they are.
     Stale,
+}
+
+impl std::fmt::Debug for PasskeyRemoved {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Done(_) => "Done",
+            Self::Absent => "Absent",
+            Self::Last => "Last",
+            Self::Stale => "Stale",
+        })
+    }
 }
 
 impl Identity {
@@ -78,17 +92,20 @@ impl Identity {
         if !self.was_just_asked(session) {
             return Ok(PasskeyRemoved::Stale);
         }
+        let secret = Zeroizing::new(random::secret());
+        let new = self.key.hash(&secret);
+        let renewed = Renewed { old: &session.id_hash, new: &new };
         let mut tx = self.store.begin().await?;
-        match self.store.passkey_remove_in_tx(&mut tx, user, id, &session.id_hash).await? {
+        match self.store.passkey_remove_in_tx(&mut tx, user, id, renewed).await? {
             PasskeyRemoval::Done => {}
-            PasskeyRemoval::Absent => return Ok(PasskeyRemoved::Done),
+            PasskeyRemoval::Absent => return Ok(PasskeyRemoved::Absent),
             PasskeyRemoval::Last => return Ok(PasskeyRemoved::Last),
         }
-        self.check_goes_on(&mut tx, session).await?;
+        self.check_lives(&mut tx, user, &new).await?;
         tx.commit().await?;
         let event = AccountEvent::new(AccountEventKind::PasskeyRemoved, user, origin).about(id);
         self.audit.note_account(&event).await;
-        Ok(PasskeyRemoved::Done)
+        Ok(PasskeyRemoved::Done(secret))
     }
 
     /// What a browser is to ask a device to sign; none where the person has no

@@ -5,7 +5,7 @@ use coppice_core::audit::RequestOrigin;
 use coppice_core::authentication::Methods;
 use coppice_core::{Error, ErrorCode, Result, UserId, email};
 use coppice_oauth::random;
-use coppice_store::{BrowserSession, NewBrowserSession, OldPassword, Tx};
+use coppice_store::{BrowserSession, NewBrowserSession, OldPassword, Renewed, Tx};
 use zeroize::Zeroizing;
 
 use super::Identity;
@@ -54,10 +54,9 @@ impl std::fmt::Debug for SignIn {
 }
 
 /// How an attempt to change a password ended.
-#[derive(Clone, Debug)]
 pub enum PasswordChange {
-    /// Changed; every other session has ended.
-    Done,
+    /// Changed; every other session has ended. What the browser is to keep of this one from now on.
+    Done(Zeroizing<String>),
     /// The password until now is another one.
     Wrong,
     /// There is none until now, and it is too long ago that the person showed
@@ -67,6 +66,18 @@ pub enum PasswordChange {
     Unusable(String),
     /// Too many attempts; seconds until the next one makes sense.
     TooOften(u32),
+}
+
+impl std::fmt::Debug for PasswordChange {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Done(_) => "Done",
+            Self::Wrong => "Wrong",
+            Self::Stale => "Stale",
+            Self::Unusable(_) => "Unusable",
+            Self::TooOften(_) => "TooOften",
+        })
+    }
 }
 
 /// Somebody whose password was found to be right.
@@ -311,13 +322,15 @@ impl Identity {
             Err(Error::Invalid { public, .. }) => return Ok(PasswordChange::Unusable(public)),
             Err(error) => return Err(error),
         };
-        let (old, kept) = (OldPassword::Exactly(old_hash), Some(session.id_hash.as_str()));
-        if !self.store.user_set_password(&session.user, &hash, old, kept).await? {
+        let secret = Zeroizing::new(random::secret());
+        let (old, new) = (OldPassword::Exactly(old_hash), self.key.hash(&secret));
+        let renewed = Renewed { old: &session.id_hash, new: &new };
+        if !self.store.user_set_password(&session.user, &hash, old, Some(renewed)).await? {
             return Ok(PasswordChange::Wrong);
         }
         let event = AccountEvent::new(AccountEventKind::PasswordChanged, &session.user, origin);
         self.audit.note_account(&event).await;
-        Ok(PasswordChange::Done)
+        Ok(PasswordChange::Done(secret))
     }
 
     /// Whether a user has a password. Who came from the outside provider has

@@ -6,8 +6,8 @@ use coppice_core::authentication::Methods;
 use coppice_core::{SessionId, UserId};
 use coppice_store::{
     AddedFactor, Addition, AuthorizationCode, CodeMatch, ConnectOptions, NewBrowserSession, NewDevice,
-    NewSecondFactor, NewSession, NewUser, OldPassword, PASSKEYS_MAX, PasskeyRemoval, SecondProof, Store, Tx,
-    VerifiedUser,
+    NewSecondFactor, NewSession, NewUser, OldPassword, PASSKEYS_MAX, PasskeyRemoval, Renewed, SecondProof,
+    Store, Tx, VerifiedUser,
 };
 use serde_json::{Value, json};
 use sqlx::PgConnection;
@@ -145,6 +145,29 @@ async fn who_knew_the_password_before_it_was_set_is_not_signed_in_after() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_new_password_leaves_one_session_under_another_secret() {
+    let server = Postgres::shared();
+    let (store, mut sql) = with_user(&server.database().await, true).await;
+    assert!(sign_in(&store, "elsewhere", Some("old")).await && sign_in(&store, "here", Some("old")).await);
+    sqlx::raw_sql("update browser_sessions set signed_in_at = now() - interval '1 hour'")
+        .execute(&mut sql)
+        .await
+        .unwrap();
+    let mut tx = store.begin().await.unwrap();
+    assert!(begin_session(&store, &mut tx).await);
+    tx.commit().await.unwrap();
+    sqlx::raw_sql("update sessions set browser_session = 'here'").execute(&mut sql).await.unwrap();
+    let (old, renewed) = (OldPassword::Exactly(Some("old")), Renewed { old: "here", new: "anew" });
+    assert!(store.user_set_password(&user(), "new", old, Some(renewed)).await.unwrap());
+    let found = async |id_hash: &str| store.browser_session_find(id_hash, TimeDelta::hours(1)).await.unwrap();
+    assert!(found("elsewhere").await.is_none());
+    assert!(found("here").await.is_none(), "whoever copied it is signed out");
+    let signed_in_at = found("anew").await.expect("it goes on").signed_in_at;
+    assert!(Utc::now() - signed_in_at > TimeDelta::minutes(59), "nothing else was shown anew");
+    assert_eq!(rows(&mut sql, "sessions").await, 0, "nor does a client of it go on");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_code_that_is_being_redeemed_gives_no_session_that_outlives_a_new_password() {
     let server = Postgres::shared();
     let (store, mut sql) = with_user(&server.database().await, true).await;
@@ -262,9 +285,10 @@ async fn the_last_second_factor_is_not_removed_by_the_way() {
     assert!(sign_in(&store, "browser", Some("old")).await);
     add_passkey(&store, "a", &json!(1)).await;
     assert!(sign_in_by(&store, "browser", None, &Methods::password().and_key()).await);
+    let same = Renewed { old: "browser", new: "browser" };
     let remove = async |id: &str| {
         let mut tx = store.begin().await.unwrap();
-        let removed = store.passkey_remove_in_tx(&mut tx, &user(), id, "browser").await.unwrap();
+        let removed = store.passkey_remove_in_tx(&mut tx, &user(), id, same).await.unwrap();
         if removed == PasskeyRemoval::Done {
             tx.commit().await.unwrap();
         }
