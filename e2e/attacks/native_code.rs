@@ -75,7 +75,7 @@ const ENOSPC: i64 = -(libc::ENOSPC as i64);
 type Check = (&'static str, fn(&Scene));
 
 /// The rows of the table, in its order.
-const CHECKS: [Check; 28] = [
+const CHECKS: [Check; 29] = [
     ("run a program of its image, or itself", |s| {
         for program in [s.program.as_str(), "/proc/self/exe"] {
             assert_eq!(s.runs(&format!("exec('{program} --version')")), EPERM, "{program}");
@@ -128,7 +128,7 @@ const CHECKS: [Check; 28] = [
         let said = s.runs("mkdir('/anything')");
         assert!([EROFS, EACCES].contains(&said), "{said}");
     }),
-    ("make a symbolic link, a pipe or a device", |s| {
+    ("make a symbolic link, a pipe or a device, also by renaming", |s| {
         for directory in &s.writable {
             let path = format!("{directory}/odd");
             assert_eq!(s.runs(&format!("symlink('/etc', '{path}')")), EPERM, "{path}");
@@ -137,6 +137,9 @@ const CHECKS: [Check; 28] = [
                 assert_eq!(s.runs(&format!("mknod('{path}', {mode}, 259)")), EPERM, "{path} {kind:o}");
             }
         }
+        let rename = |flags: u32| s.runs(&format!("call({}, 0, 0, 0, 0, {flags}, 0)", libc::SYS_renameat2));
+        assert_eq!(rename(libc::RENAME_WHITEOUT), EPERM);
+        assert_ne!(rename(0), EPERM, "it may rename");
     }),
     ("make a directory beside its logs, its socket or its shared memory", |s| {
         for directory in &s.writable[1..] {
@@ -167,6 +170,8 @@ const CHECKS: [Check; 28] = [
         for request in [libc::FS_IOC_SETFLAGS as i64, 0x401c_5820] {
             s.all_denied(&[(libc::SYS_ioctl, [0, request, 0])]);
         }
+        // file_getattr and file_setattr (linux/unistd.h, 6.17).
+        s.all_denied(&[(468, [0, 0, 0]), (469, [0, 0, 0])]);
     }),
     ("mount, or change its root directory", |s| {
         assert_eq!(s.paths(libc::SYS_mount, "none", "/data", "tmpfs"), EPERM);
@@ -304,6 +309,10 @@ const CHECKS: [Check; 28] = [
         assert_eq!(values, ["1200", "1200"]);
         let table = std::fs::read_to_string("/proc/sys/fs/file-max").expect("the size of the table");
         assert!(table.trim().parse::<u64>().expect("a number") > 1 << 32, "{table}");
+    }),
+    ("take the asynchronous I/O that the machine can have from its neighbours", |s| {
+        let calls = [libc::SYS_io_setup, libc::SYS_io_submit, libc::SYS_io_getevents];
+        s.all_denied(&calls.map(|number| (number, [0, 0, 0])));
     }),
     ("take the processes that the machine can have from its neighbours", |_| {
         let most = std::fs::read_to_string("/proc/sys/kernel/pid_max").expect("a number of processes");

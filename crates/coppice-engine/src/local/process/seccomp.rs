@@ -44,9 +44,15 @@ const NAMESPACES: i32 = libc::CLONE_NEWNS
     | libc::CLONE_NEWPID
     | libc::CLONE_NEWNET;
 
-/// As in linux/unistd.h (6.15 and 6.13); `libc` does not have them yet.
-const SYS_OPEN_TREE_ATTR: c_long = 467;
+/// As in linux/unistd.h (6.13 to 6.17); `libc` does not have them yet.
 const SYS_SETXATTRAT: c_long = 463;
+const SYS_OPEN_TREE_ATTR: c_long = 467;
+const SYS_FILE_GETATTR: c_long = 468;
+const SYS_FILE_SETATTR: c_long = 469;
+#[cfg(target_arch = "x86_64")]
+const SYS_IO_PGETEVENTS: c_long = 333;
+#[cfg(target_arch = "aarch64")]
+const SYS_IO_PGETEVENTS: c_long = 292;
 
 /// Denied whatever their arguments are.
 const DENIED: &[c_long] = &[
@@ -78,6 +84,9 @@ const DENIED: &[c_long] = &[
     libc::SYS_lsetxattr,
     libc::SYS_fsetxattr,
     SYS_SETXATTRAT,
+    // As those of ioctl(2) that are denied.
+    SYS_FILE_GETATTR,
+    SYS_FILE_SETATTR,
     // What has everything written out, also what others wrote; `fsync` is for one's own.
     libc::SYS_sync,
     libc::SYS_syncfs,
@@ -95,6 +104,13 @@ const DENIED: &[c_long] = &[
     libc::SYS_migrate_pages,
     libc::SYS_execveat,
     libc::SYS_personality,
+    // What the machine has a number of, and no control group counts.
+    libc::SYS_io_setup,
+    libc::SYS_io_destroy,
+    libc::SYS_io_submit,
+    libc::SYS_io_cancel,
+    libc::SYS_io_getevents,
+    SYS_IO_PGETEVENTS,
     // The kernel's programs, modules, keys, clocks and records.
     libc::SYS_bpf,
     libc::SYS_perf_event_open,
@@ -194,6 +210,9 @@ pub(super) fn filter(key: Option<&ExecKey>) -> Vec<sock_filter> {
         let is_unix = skip_unless(libc::AF_UNIX.unsigned_abs(), 1);
         decide(call, &[load(lower(0)), is_unix, answer(ALLOW), answer(DENY)]);
     }
+    // Where the file was it would leave a device.
+    let leaves_device = jump(libc::BPF_JMP | libc::BPF_JSET | libc::BPF_K, libc::RENAME_WHITEOUT, 0, 1);
+    decide(libc::SYS_renameat2, &[load(lower(4)), leaves_device, answer(DENY), answer(ALLOW)]);
     let kind = instruction(libc::BPF_ALU | libc::BPF_AND | libc::BPF_K, IOCTL_KIND);
     let denied = IOCTL_KINDS_DENIED.map(|kind| [skip_unless(kind, 1), answer(DENY)]);
     decide(libc::SYS_ioctl, &[&[load(lower(1)), kind], denied.as_flattened(), &[answer(ALLOW)]].concat());
@@ -301,6 +320,9 @@ mod tests {
             assert_eq!(request(0x4008_6602), DENY, "FS_IOC_SETFLAGS");
             assert_eq!(request(0x401c_5820), DENY, "FS_IOC_FSSETXATTR");
             assert_eq!(request(0x5401), ALLOW, "TCGETS");
+            let rename = |flags: u64| call(&filter, libc::SYS_renameat2, [0, 0, 0, 0, flags, 0]);
+            assert_eq!((rename(0), rename(1), rename(2)), (ALLOW, ALLOW, ALLOW), "RENAME_EXCHANGE");
+            assert_eq!((rename(4), rename(5)), (DENY, DENY), "RENAME_WHITEOUT");
             let allocate = |mode: u64| call(&filter, libc::SYS_fallocate, [3, mode, 0, 4096, 0, 0]);
             assert_eq!((allocate(0), allocate(1)), (ALLOW, DENY), "FALLOC_FL_KEEP_SIZE");
             for denied in DENIED.iter().chain(DENIED_HERE) {
