@@ -116,6 +116,11 @@ impl Context {
         self.caller.get().copied().unwrap_or("none")
     }
 
+    /// Whether somebody is known who sent it.
+    pub(crate) fn is_answered_for(&self) -> bool {
+        self.caller.get().is_some()
+    }
+
     /// Writes what callers are told of it in headers.
     pub(crate) fn write_to(&self, headers: &mut HeaderMap) {
         if let Ok(value) = HeaderValue::from_str(&self.id) {

@@ -11,6 +11,7 @@ use tracing::Instrument;
 
 use crate::context::{self, Context, REQUEST_ID};
 use crate::metrics::OpenRequest;
+use crate::pace::AnsweredFor;
 use crate::route::RequestRoutes;
 
 /// What kind of caller a request was answered to.
@@ -50,6 +51,9 @@ async fn answer(request: Request, next: Next, is_options: bool, observed: OpenRe
     // For whoever stands around the router.
     response.extensions_mut().insert(context.route());
     response.extensions_mut().insert(CallerKind(context.caller()));
+    if context.is_answered_for() && response.status() != StatusCode::TOO_MANY_REQUESTS {
+        response.extensions_mut().insert(AnsweredFor);
+    }
     response
 }
 

@@ -64,6 +64,7 @@ mod oauth;
 mod openapi;
 mod organizations;
 mod origin;
+mod pace;
 mod pages;
 mod progress;
 mod projects;

@@ -11,6 +11,7 @@ use axum::body::Body;
 use axum::extract::ConnectInfo;
 use axum::http::{Request, Response};
 use coppice_core::id::random_text;
+use coppice_core::proxies::TrustedProxies;
 use coppice_gateway::Gateway;
 use hyper::body::Incoming;
 use hyper::service::{Service, service_fn};
@@ -21,7 +22,9 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
 
+use crate::client_address::client_address;
 use crate::connections::{ConnectionLimits, Connections, IDLE_PATIENCE, Seat, count_ending};
+use crate::pace::{AnsweredFor, Arriving, Strangers};
 use crate::unreadable::{InProgress, Watched};
 
 /// Largest request line with all headers; more is answered with 431.
@@ -37,6 +40,8 @@ const CONNECTION_WINDOW_BYTES: u32 = 128 << 10;
 const DRAIN_PATIENCE: Duration = Duration::from_secs(30);
 /// Pause after an accept that failed, for example for want of descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+/// How often those are forgotten who have not called for a while.
+const CLEANING: Duration = Duration::from_secs(60);
 
 /// The answer to a client for which there is no room.
 fn full() -> String {
@@ -56,13 +61,21 @@ pub async fn serve(
     limits: ConnectionLimits,
     stop: impl Future<Output = ()>,
 ) {
+    let trusted_proxies = Arc::new(limits.trusted_proxies.clone());
     let connections = Connections::new(limits);
     let (graceful, ending) = (GracefulShutdown::new(), CancellationToken::new());
-    let served = Served { builder: builder(), router, gateway, ending: ending.clone() };
+    let strangers = Arc::new(Strangers::new());
+    let answering = Answers { router, trusted_proxies, strangers: strangers.clone() };
+    let served = Served { builder: builder(), answers: answering, gateway, ending: ending.clone() };
+    let mut cleaning = tokio::time::interval(CLEANING);
     tokio::pin!(stop);
     loop {
         let (stream, peer) = tokio::select! {
             () = &mut stop => break,
+            _ = cleaning.tick() => {
+                strangers.forget_idle();
+                continue;
+            }
             accepted = listener.accept() => match accepted {
                 Ok(accepted) => accepted,
                 Err(error) => {
@@ -104,10 +117,18 @@ pub async fn serve(
 #[derive(Clone)]
 struct Served {
     builder: Builder<TokioExecutor>,
-    router: Router,
+    answers: Answers,
     gateway: Arc<Gateway>,
     /// Once it is cancelled, connections that have sent nothing yet are closed.
     ending: CancellationToken,
+}
+
+/// What answers requests.
+#[derive(Clone)]
+struct Answers {
+    router: Router,
+    trusted_proxies: Arc<TrustedProxies>,
+    strangers: Arc<Strangers>,
 }
 
 impl Served {
@@ -123,8 +144,11 @@ impl Served {
             () = self.ending.cancelled() => return Ok(()),
         };
         let in_progress = Arc::<InProgress>::default();
+        if self.answers.trusted_proxies.trusts(peer.ip()) {
+            in_progress.pace.set_boundless();
+        }
         let stream = TokioIo::new(Watched::new(stream, in_progress.clone()));
-        let service = service(self.router, peer, (seat, in_progress));
+        let service = service(self.answers, peer, (seat, in_progress));
         watcher.watch(self.builder.serve_connection_with_upgrades(stream, service).into_owned()).await
     }
 }
@@ -148,21 +172,33 @@ fn builder() -> Builder<TokioExecutor> {
 
 /// Answers the requests of one connection.
 fn service(
-    router: Router,
+    answers: Answers,
     peer: SocketAddr,
     (seat, in_progress): (Arc<Seat>, Arc<InProgress>),
 ) -> impl Service<Request<Incoming>, Response = Response<Body>, Error = Infallible, Future: Send> + Send {
-    service_fn(move |mut request: Request<Incoming>| {
+    service_fn(move |request: Request<Incoming>| {
         let (asked, answering) = (seat.asked(), in_progress.begin(request.version()));
-        request.extensions_mut().insert(ConnectInfo(peer));
-        request.extensions_mut().insert(seat.unread());
+        let (mut parts, body) = request.into_parts();
+        parts.extensions.insert(ConnectInfo(peer));
+        parts.extensions.insert(seat.unread());
         // For what outlives the request.
-        request.extensions_mut().insert(seat.clone());
-        let answered = router.clone().oneshot(request);
+        parts.extensions.insert(seat.clone());
+        parts.extensions.insert(answers.trusted_proxies.clone());
+        let (address, strangers) = (client_address(&parts), answers.strangers.clone());
+        let body = Arriving::new(body, in_progress.pace.clone());
+        let answered = answers.router.clone().oneshot(Request::from_parts(parts, body));
+        let in_progress = in_progress.clone();
         async move {
-            let answer = answered.await.map(|answer| answering.with(answer));
+            tokio::time::sleep_until(in_progress.pace.held_until()).await;
+            let Ok(answer) = answered.await;
+            // Who has to wait makes room for others.
             drop(asked);
-            answer
+            let is_answered_for = answer.extensions().get::<AnsweredFor>().is_some();
+            if !is_answered_for && !strangers.is_answered_at_once(address) {
+                tokio::time::sleep_until(in_progress.pace.hold()).await;
+            }
+            in_progress.pace.add_request(answer.status(), is_answered_for);
+            Ok(answering.with(answer))
         }
     })
 }

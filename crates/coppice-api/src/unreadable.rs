@@ -17,6 +17,7 @@ use hyper::body::{Frame, SizeHint};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::context::REQUEST_ID;
+use crate::pace::{Pace, Pause};
 
 /// How such an answer begins; no frame of HTTP/2 does.
 const BEGINNING: &[u8] = b"HTTP/1.1 4";
@@ -29,6 +30,8 @@ pub(crate) struct InProgress {
     answers: AtomicUsize,
     /// Whether the library may still have to write of what it has taken.
     is_written: AtomicBool,
+    /// How fast it is read.
+    pub(crate) pace: Arc<Pace>,
 }
 
 /// A request whose answer the library has not taken to its end.
@@ -39,7 +42,7 @@ pub(crate) struct Answering(Arc<InProgress>);
 #[derive(Debug)]
 struct AnswerBody {
     body: Body,
-    _answering: Answering,
+    answering: Answering,
 }
 
 /// The stream of a connection as the library sees it.
@@ -50,6 +53,7 @@ pub(crate) struct Watched<S> {
     /// What is written instead of the library's own answer, and how much of it
     /// was.
     instead: Option<(Vec<u8>, usize)>,
+    pause: Pause,
 }
 
 impl InProgress {
@@ -69,8 +73,9 @@ impl Answering {
     pub(crate) fn with(self, answer: Response<Body>) -> Response<Body> {
         if answer.status() == StatusCode::SWITCHING_PROTOCOLS {
             self.0.answers.fetch_add(1, Ordering::Relaxed);
+            self.0.pace.set_boundless();
         }
-        answer.map(|body| Body::new(AnswerBody { body, _answering: self }))
+        answer.map(|body| Body::new(AnswerBody { body, answering: self }))
     }
 }
 
@@ -88,7 +93,11 @@ impl HttpBody for AnswerBody {
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
-        Pin::new(&mut self.body).poll_frame(context)
+        let frame = ready!(Pin::new(&mut self.body).poll_frame(context));
+        if let Some(Ok(frame)) = &frame {
+            self.answering.0.pace.add_confirmations(frame.data_ref().map_or(0, Bytes::len));
+        }
+        Poll::Ready(frame)
     }
 
     fn is_end_stream(&self) -> bool {
@@ -103,7 +112,7 @@ impl HttpBody for AnswerBody {
 impl<S> Watched<S> {
     pub(crate) fn new(stream: S, in_progress: Arc<InProgress>) -> Self {
         in_progress.is_written.store(true, Ordering::Relaxed);
-        Self { stream, in_progress, instead: None }
+        Self { stream, in_progress, instead: None, pause: Pause::default() }
     }
 
     /// The library's own answer with an id, if this is one.
@@ -140,7 +149,12 @@ impl<S: AsyncRead + Unpin> AsyncRead for Watched<S> {
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_read(context, buffer)
+        let Self { stream, in_progress, pause, .. } = &mut *self;
+        ready!(in_progress.pace.poll(pause, context));
+        let before = buffer.filled().len();
+        ready!(Pin::new(stream).poll_read(context, buffer))?;
+        in_progress.pace.take(buffer.filled().len() - before);
+        Poll::Ready(Ok(()))
     }
 }
 
@@ -190,5 +204,52 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Watched<S> {
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         ready!(self.poll_instead(context))?;
         Pin::new(&mut self.stream).poll_shutdown(context)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncWriteExt, duplex};
+
+    use super::*;
+
+    /// A connection whose client has sent a megabyte.
+    async fn connection() -> (Watched<tokio::io::DuplexStream>, Arc<InProgress>) {
+        let (mut client, server) = duplex(1 << 20);
+        client.write_all(&vec![0; 1 << 20]).await.expect("room");
+        let in_progress = Arc::<InProgress>::default();
+        (Watched::new(server, in_progress.clone()), in_progress)
+    }
+
+    /// How much is read before it has to wait.
+    async fn read(watched: &mut Watched<tokio::io::DuplexStream>) -> usize {
+        let (mut sum, mut bytes) = (0, [0; 1024]);
+        let reading = std::future::poll_fn(|context| {
+            loop {
+                let mut buffer = ReadBuf::new(&mut bytes);
+                match Pin::new(&mut *watched).poll_read(context, &mut buffer) {
+                    Poll::Ready(Ok(())) if !buffer.filled().is_empty() => sum += buffer.filled().len(),
+                    Poll::Ready(_) | Poll::Pending => return Poll::Ready(()),
+                }
+            }
+        });
+        tokio::task::unconstrained(reading).await;
+        sum
+    }
+
+    #[tokio::test]
+    async fn what_belongs_to_no_request_is_read_slowly() {
+        let (mut watched, in_progress) = connection().await;
+        let pace = &in_progress.pace;
+        let none = read(&mut watched).await;
+        assert!((16 << 10..40 << 10).contains(&none), "{none}");
+        (0..10).for_each(|_| pace.add_request(StatusCode::TOO_MANY_REQUESTS, false));
+        let refused = read(&mut watched).await;
+        assert!((4 << 10..24 << 10).contains(&refused), "{refused}");
+        (0..10).for_each(|_| pace.add_request(StatusCode::OK, true));
+        let answered = read(&mut watched).await;
+        assert!((255 << 10..300 << 10).contains(&answered), "no more than may be saved: {answered}");
+        pace.set_boundless();
+        assert_eq!(none + refused + answered + read(&mut watched).await, 1 << 20);
     }
 }

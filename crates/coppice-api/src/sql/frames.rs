@@ -7,6 +7,8 @@ use bytes::{Buf as _, BufMut as _, BytesMut};
 
 /// Most bytes of the payload of a frame that controls the connection.
 const CONTROL_BYTES_MAX: usize = 125;
+/// Most bytes before a payload that a client sends.
+pub(super) const HEAD_BYTES_MAX: usize = 14;
 
 /// Why a connection ends (RFC 6455, section 7.4.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

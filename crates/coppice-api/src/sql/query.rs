@@ -18,7 +18,7 @@ use super::session::{Owned, is_at_rest};
 use super::wanted::Wanted;
 use crate::arrival::{Place, Received, Room, Senders, Unread};
 use crate::client_address::client_address;
-use crate::connections;
+use crate::{connections, context};
 
 /// How long a statement may take.
 const STATEMENT_PATIENCE: Duration = Duration::from_secs(30);
@@ -54,6 +54,7 @@ async fn answer(gateway: &Arc<Gateway>, parts: &Parts, body: Body) -> Result<Res
     let (address, login) = (client_address(parts), &wanted.login);
     let visitor = Visitor { address, host: Some(login.host.clone()), is_pooled: true };
     let mut owned = Owned::begin(gateway, login, visitor, STATEMENT_PATIENCE).await?;
+    context::note_caller("role");
     let senders = Senders::who_show(address, (&login.host, login.user()));
     let read = async {
         let body = BODIES.read(body, senders).await?;

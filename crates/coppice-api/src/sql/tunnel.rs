@@ -1,5 +1,6 @@
 //! The stream of bytes that a WebSocket carries, and its other end in the gateway.
 
+use std::future::poll_fn;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,6 +23,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 use zeroize::Zeroizing;
 
 use super::frames::{self, Close, Event, Reader};
+use crate::pace::{Pace, Pause};
 
 /// Bytes of each direction that are read at once.
 const BUFFER_BYTES: usize = 16 << 10;
@@ -45,6 +47,9 @@ struct Incoming<S> {
     socket: ReadHalf<S>,
     reader: Reader,
     received: BytesMut,
+    /// Frames that carry nothing would else keep a thread busy as long as they are sent.
+    pace: Pace,
+    pause: Pause,
 }
 
 /// What a client is told.
@@ -95,11 +100,16 @@ impl<S: AsyncRead + AsyncWrite + Send + Unpin> Incoming<S> {
     async fn next(&mut self) -> Result<Event, End> {
         loop {
             if let Some(event) = self.reader.take(&mut self.received)? {
+                if let Event::Data(bytes) = &event {
+                    self.pace.add(bytes.len() + frames::HEAD_BYTES_MAX);
+                }
                 return Ok(event);
             }
+            poll_fn(|context| self.pace.poll(&mut self.pause, context)).await;
             self.received.reserve(BUFFER_BYTES);
-            if self.socket.read_buf(&mut self.received).await? == 0 {
-                return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into());
+            match self.socket.read_buf(&mut self.received).await? {
+                0 => return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into()),
+                count => self.pace.take(count),
             }
         }
     }
@@ -124,7 +134,13 @@ impl<S: AsyncRead + AsyncWrite + Send + Unpin> Tunnel<S> {
     pub(super) fn new(socket: S) -> Self {
         let (reader, writer) = tokio::io::split(socket);
         Self {
-            incoming: Incoming { socket: reader, reader: Reader::default(), received: BytesMut::new() },
+            incoming: Incoming {
+                socket: reader,
+                reader: Reader::default(),
+                received: BytesMut::new(),
+                pace: Pace::default(),
+                pause: Pause::default(),
+            },
             outgoing: Outgoing { socket: writer, buffer: BytesMut::new() },
         }
     }
@@ -349,5 +365,29 @@ fn close_of(refused: Option<Reason>) -> Close {
             | Reason::NoStartup,
         )
         | None => Close::Done,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::FutureExt as _;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn frames_that_carry_nothing_are_read_slowly() {
+        let frame =
+            |first: u8, payload: &[u8]| [&[first, 0x80 | payload.len() as u8, 0, 0, 0, 0], payload].concat();
+        let (mut client, server) = tokio::io::duplex(1 << 20);
+        client.write_all(&frame(0x82, b"x").repeat(10_000)).await.expect("room");
+        client.write_all(&frame(0x8a, b"").repeat(100_000)).await.expect("room");
+        let mut tunnel = Tunnel::new(server);
+        for number in 0..10_000 {
+            let next = tunnel.incoming.next().now_or_never();
+            assert!(matches!(next, Some(Ok(Event::Data(_)))), "{number}");
+        }
+        assert!(tunnel.incoming.next().now_or_never().is_none(), "nothing comes");
+        let more = client.write_all(&[0; 600 << 10]).now_or_never();
+        assert!(more.is_none(), "most of them were not read");
     }
 }
