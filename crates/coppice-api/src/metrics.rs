@@ -31,7 +31,7 @@ pub(crate) fn describe() {
     describe_gauge!(IN_FLIGHT, "Requests that are being answered.");
     describe_counter!(
         RATE_LIMITED,
-        "Requests that came too fast: of a credential, of an address without one, changes of an organization or a person, or too many in progress."
+        "Requests that came too fast: of a credential, of an address without one, changes of whoever answers for them, or too many in progress."
     );
     describe_counter!(
         AUTHENTICATION_FAILURES,

@@ -4,7 +4,8 @@ use std::hash::Hash;
 use std::net::IpAddr;
 use std::num::NonZeroU32;
 
-use coppice_core::access::{CredentialId, Principal};
+use coppice_core::access::CredentialId;
+use coppice_core::organization::Holder;
 use coppice_core::{Error, ErrorCode, Result, network};
 use governor::clock::{Clock, DefaultClock};
 use governor::middleware::StateInformationMiddleware;
@@ -15,8 +16,8 @@ use crate::context::RateState;
 use crate::progress::Progress;
 use crate::{context, metrics};
 
-/// Changes that an organization, or a person, makes or is refused: so many an hour, and as many at once. Each
-/// leaves a line in the audit log.
+/// Changes that whoever answers for them, a person or an organization without an owner, makes or is refused: so many
+/// an hour, and as many at once. Each leaves a line in the audit log.
 const CHANGES: Quota = Quota::per_hour(NonZeroU32::new(20_000).expect("not zero"));
 /// Of them, changes by one credential: whoever has a key of somebody leaves them enough to delete it.
 const CHANGES_OF_CREDENTIAL: Quota = Quota::per_hour(NonZeroU32::new(15_000).expect("not zero"));
@@ -38,8 +39,9 @@ impl RateState {
 pub(crate) struct Rates {
     credentials: Limiter<CredentialId>,
     refused: Limiter<CredentialId>,
-    /// By whose credential it is: they are as many as an organization likes.
-    changes: Limiter<Principal>,
+    /// By who answers for it: credentials are as many as an organization likes, and organizations as many as a person
+    /// may own.
+    changes: Limiter<Holder>,
     changes_of_credential: Limiter<CredentialId>,
     addresses: Limiter<IpAddr>,
     /// Of those that are here.
@@ -83,9 +85,9 @@ impl Rates {
         self.admit(&self.refused, credential).inspect_err(|_| metrics::rate_limited("credential"))
     }
 
-    /// Counts a change of an organization or a person, also one that is refused. The headers of its answer are
+    /// Counts a change that somebody answers for, also one that is refused. The headers of its answer are
     /// about requests.
-    pub(crate) fn admit_change(&self, of: &Principal, by: &CredentialId) -> Result<()> {
+    pub(crate) fn admit_change(&self, of: &Holder, by: &CredentialId) -> Result<()> {
         let of_credential = self.changes_of_credential.check_key(by).map(drop);
         let admitted = of_credential.and_then(|()| self.changes.check_key(of).map(drop));
         admitted.map_err(|not_yet| {
@@ -163,18 +165,18 @@ mod tests {
     #[test]
     fn changes_have_a_rate_of_whoever_makes_them_whatever_the_credential() {
         let rates = Rates::new(NonZeroU32::MAX, NonZeroU32::MAX);
-        let of = |id| Principal::Organization(coppice_core::OrganizationId::from_trusted(id));
+        let of = |id: &str| Holder::from_trusted(id);
         let key = |id: &str| CredentialId::Key(coppice_core::ApiKeyId::from_trusted(id));
-        let last = |by: &str| (0..30_000).find_map(|_| rates.admit_change(&of("org_1"), &key(by)).err());
+        let last = |by: &str| (0..30_000).find_map(|_| rates.admit_change(&of("usr_1"), &key(by)).err());
         let refused = last("key_1").expect("it ends");
         assert_eq!(refused.code(), ErrorCode::RateLimited);
         assert!(refused.retry_after_seconds().is_some_and(|seconds| seconds < 60), "it goes on soon");
         assert!(
-            rates.admit_change(&of("org_1"), &key("key_2")).is_ok(),
+            rates.admit_change(&of("usr_1"), &key("key_2")).is_ok(),
             "another one can still delete that one"
         );
         assert!(last("key_2").is_some(), "both together have a rate, too");
-        assert!(rates.admit_change(&of("org_2"), &key("key_3")).is_ok(), "others are not affected");
+        assert!(rates.admit_change(&of("usr_2"), &key("key_3")).is_ok(), "others are not affected");
     }
 
     #[test]
