@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use axum::http::{Method, StatusCode};
 use metrics::{counter, describe_counter, describe_gauge, describe_histogram, gauge, histogram};
+use parking_lot::Mutex;
 
 use crate::context::Context;
 use crate::route::RequestRoute;
@@ -20,6 +21,12 @@ const AUTHENTICATION_FAILURES: &str = "coppice_http_authentication_failures_tota
 
 /// What the log's line of each request belongs to.
 const ACCESS: &str = "coppice_api::access";
+
+/// Requests that came too fast and have no line in the log yet, and when the last line was written: whoever sends
+/// them would else write as many lines as they like.
+static TOO_FAST: Mutex<(u64, Option<Instant>)> = Mutex::new((0, None));
+/// The time between two such lines.
+const TOO_FAST_EVERY: Duration = Duration::from_secs(1);
 
 /// Says what the API counts, and begins with zero.
 pub(crate) fn describe() {
@@ -100,7 +107,13 @@ impl OpenRequest {
         let took = self.count(status_class(status), &route);
         let (method, path, status) = (self.method, &route.pattern, status.as_u16());
         let ms = took.as_micros() as f64 / 1000.0;
-        if route.is_probe() {
+        if status == StatusCode::TOO_MANY_REQUESTS.as_u16() {
+            let count = due(&mut TOO_FAST.lock(), Instant::now());
+            if let Some(count) = count {
+                tracing::info!(target: ACCESS, count, method, route = %path, status, caller, "requests came too fast; this was the last one");
+            }
+            tracing::debug!(target: ACCESS, method, route = %path, status, ms, caller, "answered");
+        } else if route.is_probe() {
             tracing::debug!(target: ACCESS, method, route = %path, status, ms, caller, "answered");
         } else {
             tracing::info!(target: ACCESS, method, route = %path, status, ms, caller, "answered");
@@ -118,6 +131,16 @@ impl OpenRequest {
     }
 }
 
+/// Counts a request that came too fast; how many did since the last line, when the next one is due.
+fn due((count, last): &mut (u64, Option<Instant>), now: Instant) -> Option<u64> {
+    *count += 1;
+    let is_due = last.is_none_or(|last| now.duration_since(last) >= TOO_FAST_EVERY);
+    is_due.then(|| {
+        *last = Some(now);
+        std::mem::take(count)
+    })
+}
+
 impl Drop for OpenRequest {
     fn drop(&mut self) {
         gauge!(IN_FLIGHT).decrement(1.0);
@@ -127,5 +150,17 @@ impl Drop for OpenRequest {
             let (method, ms) = (self.method, took.as_micros() as f64 / 1000.0);
             tracing::info!(target: ACCESS, method, route = %route.pattern, ms, "the client left before it was answered");
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_that_come_too_fast_have_one_line_a_second() {
+        let (mut waiting, now) = ((0, None), Instant::now());
+        let lines = (0..10_000).filter_map(|at| due(&mut waiting, now + Duration::from_millis(at)));
+        assert_eq!(lines.collect::<Vec<_>>(), [1, 1000, 1000, 1000, 1000, 1000, 1000, 1000, 1000, 1000]);
     }
 }
