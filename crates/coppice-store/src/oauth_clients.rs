@@ -5,7 +5,10 @@ use chrono::{DateTime, Utc};
 use coppice_core::UserId;
 use sqlx::FromRow;
 
-use crate::{Result, Store};
+use crate::{Result, Store, Tx};
+
+/// Clients with a session that a person keeps, however many others register.
+const KEPT_OF_EACH: i64 = 10;
 
 /// A client that registered itself.
 #[derive(Clone, Debug, FromRow)]
@@ -36,17 +39,32 @@ pub struct SigningKeyRow {
 }
 
 impl Store {
-    /// Keeps a client. Where there are `max` already, those that wait longest
-    /// for their first use make room; false when each is in use.
+    /// Keeps a client. Where there are `max` already, others make room: the oldest of those that
+    /// nobody signed in to, beyond a tenth of all that stays for whoever comes now; then of who
+    /// has most, first what they have no session of. False when each is of somebody who has a
+    /// session of it and no more than [`KEPT_OF_EACH`].
     pub async fn oauth_client_insert(&self, client: &RegisteredClient, max: i64) -> Result<bool> {
         let done = sqlx::query(
             "with known as (select count(*) as count from oauth_clients),
+                  placed as (
+                      select c.id, c.last_used_at is null as is_new, l.client_id is not null as is_living,
+                             coalesce(c.last_used_at, c.created_at) as since,
+                             row_number() over (
+                                 partition by c.last_used_at is null, c.user_id
+                                 order by l.client_id is not null desc,
+                                          coalesce(c.last_used_at, c.created_at) desc, c.id) as place
+                      from oauth_clients c left join
+                           (select distinct client_id from sessions
+                            where idle_until > now() and expires_at > now()) l on l.client_id = c.id),
                   gone as (delete from oauth_clients where id in (
-                               select id from oauth_clients where last_used_at is null
-                               order by created_at, id
+                               select c.id from oauth_clients c join placed p on p.id = c.id
+                               where p.is_new or not p.is_living or p.place > $5
+                               order by case when not p.is_new then 1 when p.place > $4 / 10 then 0 else 2 end,
+                                        p.place desc, p.is_living, p.since, c.id
                                limit (select greatest(count - $4 + 1, 0) from known)
-                               for update skip locked)
-                           returning id)
+                               for update of c skip locked)
+                           returning id),
+                  ended as (delete from sessions where client_id in (select id from gone))
              insert into oauth_clients (id, name, redirect_uris)
              select $1, $2, $3 from known where known.count - (select count(*) from gone) < $4",
         )
@@ -54,6 +72,7 @@ impl Store {
         .bind(&client.name)
         .bind(&client.redirect_uris)
         .bind(max)
+        .bind(KEPT_OF_EACH)
         .execute(&self.pool)
         .await?;
         Ok(done.rows_affected() == 1)
@@ -65,12 +84,20 @@ impl Store {
         Ok(query.bind(id).fetch_optional(&self.pool).await?)
     }
 
-    /// Notes that somebody signed in to a client that registered itself.
-    pub async fn oauth_client_note_used(&self, id: &str) -> Result<()> {
-        sqlx::query("update oauth_clients set last_used_at = now() where id = $1")
-            .bind(id)
-            .execute(&self.relaxed)
-            .await?;
+    /// Notes that a session of a client begins, if it registered itself.
+    pub(crate) async fn oauth_client_note_used_in_tx(
+        &self,
+        tx: &mut Tx,
+        id: &str,
+        user: &UserId,
+    ) -> Result<()> {
+        sqlx::query(
+            "update oauth_clients set last_used_at = now(), user_id = coalesce(user_id, $2) where id = $1",
+        )
+        .bind(id)
+        .bind(user.as_str())
+        .execute(&mut **tx)
+        .await?;
         Ok(())
     }
 

@@ -174,7 +174,11 @@ impl Store {
         .bind(new.is_stale)
         .execute(&mut **tx)
         .await?;
-        Ok(done.rows_affected() == 1)
+        let is_begun = done.rows_affected() == 1;
+        if is_begun {
+            self.oauth_client_note_used_in_tx(tx, new.client_id, new.user).await?;
+        }
+        Ok(is_begun)
     }
 
     /// A session that has not ended, of a user who is not disabled.

@@ -112,7 +112,6 @@ impl Identity {
         session: &BrowserSession,
     ) -> Result<String, Error> {
         let Authorization { client, request } = authorization;
-        self.store.oauth_client_note_used(&client.id).await?;
         match request.response_type {
             ResponseType::Code => {
                 let code = random::secret();

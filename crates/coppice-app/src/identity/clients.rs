@@ -17,8 +17,8 @@ use crate::attempts::{REGISTRATION, source};
 
 /// Ids of clients that registered themselves begin like this.
 const REGISTERED: &str = "dyn_";
-/// Most clients that registered themselves; one that nobody signed in to makes
-/// room for the next one.
+/// Most clients that registered themselves; which one makes room for the next
+/// is in [`coppice_store::Store::oauth_client_insert`].
 const REGISTERED_MAX: i64 = 10_000;
 
 /// What a request says of who sends it.

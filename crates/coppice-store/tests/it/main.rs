@@ -18,6 +18,7 @@ mod letters;
 mod logins;
 mod metrics;
 mod migrations;
+mod oauth_clients;
 mod organizations;
 mod postgres;
 mod repetitions;
