@@ -158,6 +158,7 @@ fn to_wire(visible: VisibleInvitation) -> Result<wire::Invitation> {
             true => wire::InvitationStatus::Pending,
             false => wire::InvitationStatus::Expired,
         },
+        has_unverified_account: invitation.has_unverified_account,
         invite_link: link.map(|link| link.to_string()),
     })
 }

@@ -120,6 +120,19 @@ impl<'a> AccountEvent<'a> {
     }
 }
 
+/// Writes down that an operator gave an account that nobody had verified to its owner.
+pub(crate) async fn note_reclaimed_by_operator(store: &Store, user: &UserId) {
+    let (kind, targets) = (AccountEventKind::AccountReclaimed, [user.to_string()]);
+    let origin = RequestOrigin::default();
+    let line = NewAuditLine {
+        targets: &targets,
+        ..NewAuditLine::new(&AuditActor::Operator, kind.action(), &origin)
+    };
+    if let Err(error) = store.audit_note(&line, &kind.end()).await {
+        tracing::error!("{} of {user} is missing in the audit log: {error}", kind.action());
+    }
+}
+
 /// Which lines of an organization to show.
 #[derive(Clone, Debug, Default)]
 pub struct AuditQuery {

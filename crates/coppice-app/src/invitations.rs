@@ -3,9 +3,11 @@
 //! The secret in the link is found by its keyed hash; it is also kept sealed,
 //! because those who may invite are shown the link again. So a link alone does
 //! not show that an address is one's own. The one in the letter carries a proof
-//! that nobody else sees; an account made with it has a verified address.
+//! that nobody else sees; an account made with it has a verified address, and one
+//! that somebody else had made at that address becomes its owner's by it.
 
 pub(crate) mod links;
+mod newcomers;
 
 use std::sync::Arc;
 
@@ -20,23 +22,22 @@ use coppice_core::organization::{Invitation, Role};
 use coppice_core::target::OnInvitation;
 use coppice_core::{Error, ErrorCode, InvitationId, OrganizationId, Result, UserId};
 use coppice_oauth::random;
-use coppice_store::{
-    InvitationFilter, InvitationRecord, NewInvitation, NewUser, OrganizationChange, Store, Tx,
-};
+use coppice_store::{InvitationFilter, InvitationRecord, NewInvitation, OrganizationChange, Store, Tx};
 use zeroize::Zeroizing;
 
 use links::InvitationLinks;
+pub use newcomers::{InvitedAccount, NewPerson, OfferedInvitation};
 
-use crate::attempts::{Attempts, JOINING, SIGN_INS, source};
+use crate::attempts::Attempts;
 use crate::audit::Audit;
 use crate::idempotency::commit_with_answer;
-use crate::identity::{Asker, Passwords};
+use crate::identity::Passwords;
 use crate::mail::Mail;
 use crate::members::{count_change_in_tx, too_many_changes};
 use crate::rows::{check_member_in_tx, lock_organization_in_tx};
 use crate::secrets::MasterKey;
 use crate::users::check_not_from_vercel;
-use crate::{Access, AccountEvent, AccountEventKind, BrowserSession, PersonalAccess};
+use crate::{Access, BrowserSession, PersonalAccess};
 
 /// An invitation as a caller may see it.
 #[derive(Clone, Debug)]
@@ -46,33 +47,6 @@ pub struct VisibleInvitation {
     /// The link to accept it with; none when it has expired, or when the caller
     /// may not invite anybody to that role, or would be asked to sign in again.
     pub link: Option<Zeroizing<String>>,
-}
-
-/// An invitation as the page behind its link shows it.
-#[derive(Clone, Debug)]
-pub struct OfferedInvitation {
-    /// The invitation. It may have expired.
-    pub invitation: Invitation,
-    /// Name of the organization it is to.
-    pub organization_name: String,
-    /// Whether its address has an account already, which then has to sign in.
-    pub has_account: bool,
-}
-
-/// Somebody who has no account yet and accepts an invitation.
-pub struct NewPerson {
-    /// What they want to be called.
-    pub name: String,
-    /// What they want to sign in with.
-    pub password: Zeroizing<String>,
-    /// What only the letter's link has; anything if they came without it.
-    pub mailed: String,
-}
-
-impl std::fmt::Debug for NewPerson {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("NewPerson")
-    }
 }
 
 /// What an accepted invitation led to.
@@ -236,17 +210,6 @@ impl Invitations {
         commit_with_answer(tx, Some(self.mail.nudge())).await
     }
 
-    /// The invitation behind a link, for the page that offers it.
-    ///
-    /// # Errors
-    /// `invitation_not_found`
-    pub async fn find(&self, token: &str) -> Result<OfferedInvitation> {
-        let found = self.store.invitation_find_by_link(&self.links.hash(token)).await?;
-        let (invitation, organization_name) = found.ok_or_else(link_not_found)?;
-        let has_account = self.store.user_find_by_email(&invitation.email).await?.is_some();
-        Ok(OfferedInvitation { invitation, organization_name, has_account })
-    }
-
     /// Makes the calling user a member. Whoever is one already keeps their role,
     /// and the invitation is used up.
     ///
@@ -287,87 +250,21 @@ impl Invitations {
             return Err(link_not_found());
         }
         check_not_from_vercel(&self.store, user).await?;
-        let present = self.store.member_role_in_tx(&mut tx, &invitation.organization, user).await?;
-        let role = match present {
-            Some(role) => role,
-            None => {
-                self.check_pending(&invitation)?;
-                self.check_member_limit_in_tx(&mut tx, &invitation.organization).await?;
-                let (organization, role) = (&invitation.organization, invitation.role);
-                self.store.member_insert_in_tx(&mut tx, organization, user, role).await?;
-                role
-            }
-        };
+        let role = self.add_in_tx(&mut tx, user, &invitation).await?;
         commit_with_answer(tx, None).await?;
         Ok(Accepted { organization: invitation.organization, role })
     }
 
-    /// Makes an account for the address that was invited, and its user a
-    /// member, both or nothing.
-    ///
-    /// # Errors
-    /// `sign_up_closed` when accounts are not made this way here;
-    /// `invitation_not_found`, `invitation_not_pending`,
-    /// `member_limit_reached`; `invalid_field` when the password can't be one;
-    /// `account_exists` when the address has an account by now, whose owner has
-    /// to sign in instead.
-    pub async fn accept_as_new(
-        &self,
-        token: &str,
-        person: NewPerson,
-        origin: &RequestOrigin,
-    ) -> Result<(UserId, Accepted)> {
-        if !self.may_make_accounts {
-            return Err(Error::Forbidden {
-                code: ErrorCode::SignUpClosed,
-                public: "no account is made by an invitation here".to_owned(),
-            });
+    /// Makes a user a member, unless they are one; returns their role.
+    async fn add_in_tx(&self, tx: &mut Tx, user: &UserId, invitation: &Invitation) -> Result<Role> {
+        let (organization, role) = (&invitation.organization, invitation.role);
+        if let Some(present) = self.store.member_role_in_tx(tx, organization, user).await? {
+            return Ok(present);
         }
-        // Before anything is computed for whoever has no link.
-        let found = self.store.invitation_find_by_link(&self.links.hash(token)).await?;
-        let (found, _) = found.ok_or_else(link_not_found)?;
-        self.check_pending(&found)?;
-        let from = origin.address.map(source).unwrap_or_default();
-        self.attempts.count(SIGN_INS, &from).await?;
-        self.attempts.count(JOINING, &format!("{} {from}", found.id)).await?;
-        let user = UserId::generate(Utc::now());
-        let organization = Some(&found.organization);
-        let line = self.audit.begin_acceptance(&user, organization, Some(&found.id), origin).await?;
-        let outcome = self.join_as_new(&user, token, person, origin).await;
-        self.audit.end_with(&line, &outcome).await;
-        let accepted = outcome?;
-        self.audit.note_account(&AccountEvent::new(AccountEventKind::AccountMade, &user, origin)).await;
-        Ok((user, accepted))
-    }
-
-    async fn join_as_new(
-        &self,
-        user: &UserId,
-        token: &str,
-        person: NewPerson,
-        origin: &RequestOrigin,
-    ) -> Result<Accepted> {
-        let is_email_verified = random::equal(&person.mailed, &self.links.proof(token));
-        let password = self.passwords.hash(person.password, &Asker::stranger(origin)).await?;
-        let (mut tx, invitation) = self.take_invitation(token).await?;
-        self.check_pending(&invitation)?;
-        let (organization, role) = (invitation.organization, invitation.role);
-        self.check_member_limit_in_tx(&mut tx, &organization).await?;
-        let email = &invitation.email;
-        let (name, password) = (person.name.as_str(), Some(password.as_str()));
-        let new = NewUser { id: user, email, is_email_verified, name, password };
-        match self.store.user_insert_in_tx(&mut tx, &new).await {
-            Err(error) if error.is_unique_violation("users_email") => {
-                return Err(Error::Conflict {
-                    code: ErrorCode::AccountExists,
-                    public: format!("{email} has an account: sign in to accept the invitation"),
-                });
-            }
-            inserted => inserted?,
-        }
-        self.store.member_insert_in_tx(&mut tx, &organization, user, role).await?;
-        tx.commit().await?;
-        Ok(Accepted { organization, role })
+        self.check_pending(invitation)?;
+        self.check_member_limit_in_tx(tx, organization).await?;
+        self.store.member_insert_in_tx(tx, organization, user, role).await?;
+        Ok(role)
     }
 
     /// Takes the invitation behind a link away, until the transaction is rolled

@@ -96,7 +96,7 @@ pub use configuration::Parameters;
 pub use connections::{Connectable, Connections};
 pub use coppice_store::Event;
 pub use coppice_store::Invoice;
-pub use coppice_store::{ArrivedSubscription, BrowserSession, HalfSignIn};
+pub use coppice_store::{ArrivedSubscription, BrowserSession, HalfSignIn, Holdings};
 pub use coppice_store::{AuditEnd, ByLabels, InvitationFilter, UsageGrouping, UsageStep};
 pub use coppice_telemetry::logs::{BodyMatch, LogEntry, LogFilter, LogLevel};
 pub use credentials::{BranchCredentials, Credentials};
@@ -110,7 +110,9 @@ pub use identity::{
     PasswordChange, Proof, RecoveryCodes, RotatedKey, SESSION_LIFETIME, SecondFactorRemoval, SecondStep,
     SignIn, TokenAnswer, hash_password, new_sign_in_link, rotate_signing_key,
 };
-pub use invitations::{Accepted, Invitations, NewPerson, OfferedInvitation, VisibleInvitation};
+pub use invitations::{
+    Accepted, Invitations, InvitedAccount, NewPerson, OfferedInvitation, VisibleInvitation,
+};
 pub use key_file::KeyFile;
 pub use keys::{Keys, NewKey, Reach};
 pub use logins::{ActingAs, Logins};

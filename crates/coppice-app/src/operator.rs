@@ -6,7 +6,9 @@ use coppice_core::organization::{BillingStatus, UsageTier};
 use coppice_core::shell::quoted;
 use coppice_core::usage::Meter;
 use coppice_core::{BranchId, Error, ErrorCode, OrganizationId, Result, UserId, email};
-use coppice_store::{NewUser, OldPassword, Store};
+use coppice_store::{Holdings, NewUser, OldPassword, Owner, Store};
+
+use crate::audit::note_reclaimed_by_operator;
 
 fn refused(public: impl Into<String>) -> Error {
     Error::invalid(ErrorCode::InvalidField, public)
@@ -55,14 +57,24 @@ pub async fn create_user(store: &Store, email: &str, name: &str, password: Optio
     Ok(id)
 }
 
-/// Gives somebody another password, of which `hash` is; their sessions all end.
+/// Gives somebody another password, of which `hash` is; their sessions all end. Whoever gets it
+/// becomes the owner of an account that nobody had verified: returns what let in whoever had made
+/// that, and is gone.
 ///
 /// # Errors
 /// When nobody has the address.
-pub async fn set_password(store: &Store, email: &str, hash: &str) -> Result<()> {
+pub async fn set_password(store: &Store, email: &str, hash: &str) -> Result<Option<Holdings>> {
     let user = find_user(store, email).await?;
-    store.user_set_password(&user, hash, OldPassword::Any, None).await?;
-    Ok(())
+    let mut tx = store.begin().await?;
+    let owner = Owner { name: None, password: Some(hash) };
+    let taken = store.user_reclaim_in_tx(&mut tx, &user, owner).await?;
+    tx.commit().await?;
+    if taken.is_some() {
+        note_reclaimed_by_operator(store, &user).await;
+    } else {
+        store.user_set_password(&user, hash, OldPassword::Any, None).await?;
+    }
+    Ok(taken)
 }
 
 /// Lets nothing of somebody in any more, or undoes that.

@@ -214,4 +214,6 @@ pub struct Invitation {
     pub expires_at: DateTime<Utc>,
     /// Whether it could be accepted when it was read.
     pub is_pending: bool,
+    /// Whether there is an account at the address, and nobody has shown that the address is theirs.
+    pub has_unverified_account: bool,
 }

@@ -9,7 +9,8 @@ use crate::members::role_from;
 use crate::{Result, Store, StoreError, Tx};
 
 const COLUMNS: &str = "i.id, i.organization_id, i.email, i.first_name, i.last_name, i.role, i.created_at, \
-    i.expires_at, i.expires_at > now() as is_pending, i.link_sealed";
+    i.expires_at, i.expires_at > now() as is_pending, i.link_sealed, \
+    exists (select from users u where lower(u.email) = i.email and not u.email_verified) as has_unverified_account";
 
 /// An invitation with what its link is made of.
 #[derive(Clone, Debug)]
@@ -65,6 +66,7 @@ struct InvitationRow {
     created_at: DateTime<Utc>,
     expires_at: DateTime<Utc>,
     is_pending: bool,
+    has_unverified_account: bool,
     link_sealed: Vec<u8>,
 }
 
@@ -82,6 +84,7 @@ impl TryFrom<InvitationRow> for InvitationRecord {
             created_at: row.created_at,
             expires_at: row.expires_at,
             is_pending: row.is_pending,
+            has_unverified_account: row.has_unverified_account,
         };
         Ok(Self { invitation, link_sealed: row.link_sealed })
     }

@@ -2,7 +2,7 @@
 
 use coppice_core::{UserId, email};
 
-use crate::{Result, Store, Tx};
+use crate::{Owner, Result, Store};
 
 /// What there is under an address that somebody verified.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -70,36 +70,15 @@ impl Store {
             Some((_, true, _)) => VerifiedUser::Disabled,
             Some((id, false, true)) if id == new.as_str() => VerifiedUser::Made(UserId::from_trusted(id)),
             Some((id, false, true)) => VerifiedUser::Account(UserId::from_trusted(id)),
-            Some((id, false, false)) => self.user_reclaim_in_tx(&mut tx, UserId::from_trusted(id)).await?,
+            Some((id, false, false)) => {
+                let user = UserId::from_trusted(id);
+                match self.user_reclaim_in_tx(&mut tx, &user, Owner::default()).await? {
+                    Some(_) => VerifiedUser::Reclaimed(user),
+                    None => VerifiedUser::Account(user),
+                }
+            }
         };
         tx.commit().await?;
         Ok(found)
-    }
-
-    /// Gives an account to whoever has its address. Nothing that whoever made
-    /// it may know or hold lets anybody in any more.
-    async fn user_reclaim_in_tx(&self, tx: &mut Tx, user: UserId) -> Result<VerifiedUser> {
-        let done = sqlx::query(
-            "update users set email_verified = true, password = null, totp_sealed = null, totp_step = null,
-                    has_second_factor = false
-             where id = $1 and not email_verified",
-        )
-        .bind(user.as_str())
-        .execute(&mut **tx)
-        .await?;
-        // Meanwhile its owner may have done so in another window.
-        if done.rows_affected() == 0 {
-            return Ok(VerifiedUser::Account(user));
-        }
-        self.user_end_sessions_in_tx(tx, &user, None).await?;
-        for statement in [
-            "delete from passkeys where user_id = $1",
-            "delete from recovery_codes where user_id = $1",
-            "delete from api_keys where user_id = $1",
-            "delete from consents where user_id = $1",
-        ] {
-            sqlx::query(statement).bind(user.as_str()).execute(&mut **tx).await?;
-        }
-        Ok(VerifiedUser::Reclaimed(user))
     }
 }

@@ -3,12 +3,13 @@
 use chrono::{DateTime, Utc};
 use coppice_core::UserId;
 
-use crate::{Result, Store};
+use crate::{Result, Store, Tx};
 
 impl Store {
     /// Makes a link for a user. False when they are disabled or gone.
-    pub async fn sign_in_link_insert(
+    pub async fn sign_in_link_insert_in_tx(
         &self,
+        tx: &mut Tx,
         id_hash: &str,
         user: &UserId,
         expires_at: DateTime<Utc>,
@@ -20,7 +21,7 @@ impl Store {
         .bind(id_hash)
         .bind(user.as_str())
         .bind(expires_at)
-        .execute(&self.pool)
+        .execute(&mut **tx)
         .await?;
         Ok(done.rows_affected() == 1)
     }

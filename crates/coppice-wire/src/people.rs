@@ -130,6 +130,10 @@ pub struct Invitation {
     pub expires_at: Timestamp,
     /// Whether it can still be accepted.
     pub status: InvitationStatus,
+    /// There when the address has an account already, and nobody has shown that the address is theirs: anybody who once invited it can have made that, also keys of it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    #[schema(required = false)]
+    pub has_unverified_account: bool,
     /// Where it is accepted; only while it is pending, and only for those who may invite and would not be asked to sign in again for that.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(example = "https://db.example.com/invitation?token=…", nullable = false)]

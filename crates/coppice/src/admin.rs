@@ -86,8 +86,9 @@ enum AdminCommand {
     CorrectUsage(usage::CorrectionArgs),
     /// Set the password of a user, read from the terminal or from standard input
     ///
-    /// Every session of theirs ends. Whoever may read the data directory may do
-    /// this, also when nobody knows a password any more.
+    /// Every session of theirs ends, and what let in whoever made an account that
+    /// nobody had verified. Whoever may read the data directory may do this, also
+    /// when nobody knows a password any more.
     #[command(after_help = "Example: coppice admin set-password ada@example.com")]
     SetPassword {
         /// Email address of the user
@@ -95,8 +96,9 @@ enum AdminCommand {
     },
     /// Print a link that signs somebody in, once and within 15 minutes
     ///
-    /// Who has a second factor is asked for it. Whoever may read the data
-    /// directory may do this.
+    /// Who has a second factor is asked for it. What let in whoever made an account
+    /// that nobody had verified is gone. Whoever may read the data directory may do
+    /// this.
     #[command(after_help = "Example: coppice admin sign-in-link ada@example.com")]
     SignInLink(sign_in_link::SignInLinkArgs),
     /// Make a new key to sign tokens with

@@ -182,7 +182,15 @@ function Invitations({ org, why }: { org: string; why: string | undefined }) {
         <tbody>
           {invitations.map((invitation) => (
             <tr key={invitation.id}>
-              <td>{invitation.email}</td>
+              <td>
+                {invitation.email}
+                {invitation.has_unverified_account && (
+                  <p className="quiet">
+                    There is an account at this address, and nobody has shown that the address is theirs. The link in the
+                    letter gives it to its owner; a link that you hand over lets in whoever made it.
+                  </p>
+                )}
+              </td>
               <td>{roleTitle(invitation.role)}</td>
               <td className="quiet">
                 {invitation.status === "expired" ? "expired" : <Until at={invitation.expires_at} />}

@@ -6,7 +6,7 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
 use axum::routing::get;
-use coppice_app::{App, BrowserSession, NewPerson, OfferedInvitation, PasswordChange};
+use coppice_app::{App, BrowserSession, InvitedAccount, NewPerson, OfferedInvitation, PasswordChange};
 use coppice_core::authentication::Methods;
 use coppice_core::limits::{INVITATION_DAYS, PERSON_NAME_LENGTH_MAX};
 use coppice_core::name::is_unseen;
@@ -69,25 +69,31 @@ async fn offer(
     name: &str,
     problem: Option<(Field, &str)>,
 ) -> Response {
-    let offered = match app.invitations.find(link.token).await {
+    let offered = match app.invitations.find(link.token, link.mailed).await {
         Ok(offered) => offered,
         Err(error) => return refusal(&error),
     };
     if !offered.invitation.is_pending {
         return expired();
     }
-    let OfferedInvitation { invitation, organization_name, has_account } = &offered;
+    let OfferedInvitation { invitation, organization_name, account } = &offered;
     let back = link.address();
     let sign_in = places::sign_in(browser, &back);
     let outside_address = places::outside(browser, &back);
+    let (holdings, former) = holdings_of(account);
     let visitor = match &browser.session {
-        Some(session) if session.email.eq_ignore_ascii_case(&invitation.email) => Visitor::Invited,
-        Some(session) => Visitor::SomebodyElse { account: &session.email, sign_in: &sign_in },
-        None if *has_account => Visitor::Known { sign_in: &sign_in },
+        Some(session) if !session.email.eq_ignore_ascii_case(&invitation.email) => {
+            Visitor::SomebodyElse { account: &session.email, sign_in: &sign_in }
+        }
+        Some(_) if former.is_none() => Visitor::Invited { unverified: holdings.as_deref() },
+        None if *account != InvitedAccount::Absent && former.is_none() => {
+            Visitor::Known { sign_in: &sign_in }
+        }
         None if app.config().sign_up == SignUp::Off => return no_accounts(),
-        None => {
-            let has_password = app.config().has_passwords;
-            Visitor::New { name, problem, has_password, outside: places::outside_link(app, &outside_address) }
+        _ => {
+            let (former, has_password) = (former.as_deref(), app.config().has_passwords);
+            let outside = places::outside_link(app, &outside_address);
+            Visitor::New { former, name, problem, has_password, outside }
         }
     };
     let (action, csrf) = (browser.path(INVITATION), browser.form_token(INVITATION));
@@ -103,6 +109,14 @@ async fn offer(
         email: &invitation.email,
         visitor,
     }))
+}
+
+/// What lets in to an account whose address nobody has shown to be theirs; and the same again if
+/// who has the letter's link takes the account by it.
+fn holdings_of(account: &InvitedAccount) -> (Option<String>, Option<String>) {
+    let InvitedAccount::Unverified { holdings, may_be_taken } = account else { return (None, None) };
+    let told = holdings.to_string();
+    (Some(told.clone()), may_be_taken.then_some(told))
 }
 
 /// `POST /invitation`
@@ -123,17 +137,31 @@ async fn accept_as(
     session: &BrowserSession,
     form: &Params,
 ) -> Result<Response, Error> {
-    let token = Link::of(form).token;
-    let offered = app.invitations.find(token).await?;
+    let Link { token, mailed } = Link::of(form);
+    let offered = app.invitations.find(token, mailed).await?;
+    // An account that its owner takes is not entered with what its maker knows.
+    if may_be_new(&offered, Some(session)) {
+        return accept_as_new(app, browser, form).await;
+    }
     app.invitations.accept_as(session, token, &browser.origin).await?;
     Ok(welcome(app, &offered))
 }
 
-/// Makes an account and a member of whoever has the link, and signs them in.
+/// Whether whoever looks at an invitation may choose what to sign in with.
+fn may_be_new(offered: &OfferedInvitation, session: Option<&BrowserSession>) -> bool {
+    let is_free = matches!(
+        offered.account,
+        InvitedAccount::Absent | InvitedAccount::Unverified { may_be_taken: true, .. }
+    );
+    is_free && session.is_none_or(|session| session.email.eq_ignore_ascii_case(&offered.invitation.email))
+}
+
+/// Makes an account and a member of whoever has the link, and signs them in; or gives them the
+/// account that somebody else made.
 async fn accept_as_new(app: &App, browser: &Browser, form: &Params) -> Result<Response, Error> {
     let link = Link::of(form);
-    let offered = app.invitations.find(link.token).await?;
-    if offered.has_account {
+    let offered = app.invitations.find(link.token, link.mailed).await?;
+    if !may_be_new(&offered, browser.session.as_ref()) {
         return Ok(offer(app, browser, link, "", None).await);
     }
     let name = form.get("name").unwrap_or_default().trim();
@@ -157,8 +185,8 @@ async fn accept_as_new(app: &App, browser: &Browser, form: &Params) -> Result<Re
         }
         Err(failed) => return Err(failed),
     };
-    let begun =
-        app.identity.begin_browser_session(&user, true, &Methods::password(), &browser.origin, None).await?;
+    let (methods, replaced) = (Methods::password(), browser.session.as_ref());
+    let begun = app.identity.begin_browser_session(&user, true, &methods, &browser.origin, replaced).await?;
     Ok(keep(browser, welcome(app, &offered), &begun))
 }
 

@@ -10,7 +10,10 @@ use super::{Field, Form, OutsideLink, page};
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Visitor<'a> {
     /// The invited person, signed in: one button.
-    Invited,
+    Invited {
+        /// What lets in to their account, if nobody has shown that its address is theirs.
+        unverified: Option<&'a str>,
+    },
     /// A person who is signed in with another address.
     SomebodyElse {
         /// Their address.
@@ -23,9 +26,12 @@ pub(crate) enum Visitor<'a> {
         /// Where to sign in and come back.
         sign_in: &'a str,
     },
-    /// Nobody is signed in, and the invited address has no account: asks for
-    /// the fields `name`, `new_password`, `repeated_password`.
+    /// Who gets an account at the invited address: asks for the fields `name`,
+    /// `new_password`, `repeated_password`.
     New {
+        /// What let in whoever made the account that there is, and who did not show
+        /// that the address is theirs.
+        former: Option<&'a str>,
         /// What is in the field for the name already.
         name: &'a str,
         /// Which field of the last attempt was wrong, and why.

@@ -19,10 +19,12 @@ fn every_page() -> Vec<(&'static str, Response)> {
     let outside = Some(OutsideLink { href: "/outside", name: HOSTILE });
     let problem = Some((Field::New, HOSTILE));
     let visitors = [
-        Visitor::Invited,
+        Visitor::Invited { unverified: None },
+        Visitor::Invited { unverified: Some(HOSTILE) },
         Visitor::SomebodyElse { account: HOSTILE, sign_in: "/in" },
         Visitor::Known { sign_in: "/in" },
-        Visitor::New { name: HOSTILE, problem, has_password: true, outside },
+        Visitor::New { former: None, name: HOSTILE, problem, has_password: true, outside },
+        Visitor::New { former: Some(HOSTILE), name: HOSTILE, problem, has_password: true, outside },
     ];
     let mut pages: Vec<(&str, Response)> = visitors
         .into_iter()

@@ -87,6 +87,7 @@ pub(crate) struct Http {
     router: Router,
     app: App,
     first: FirstAccount,
+    key: Arc<MasterKey>,
     /// Statuses by operation, as the document says.
     documented: HashMap<String, Vec<String>>,
     _tasks: Tasks,
@@ -170,7 +171,7 @@ fn config(control_plane: &ControlPlane, paying: Paying) -> AppConfig {
     }
 }
 
-async fn app(options: ConnectOptions, paying: Paying) -> App {
+async fn app(options: ConnectOptions, key: Arc<MasterKey>, paying: Paying) -> App {
     let store = Store::connect(options, PATIENCE).await.expect("a metastore");
     store.migrate().await.expect("migrations");
     let installation = InstallationId::from_trusted("ins_1");
@@ -178,7 +179,6 @@ async fn app(options: ConnectOptions, paying: Paying) -> App {
     let (host, region) = (HostId::from_trusted("hst_1"), RegionId::from_trusted("local"));
     let epoch = store.host_start(&host, &region, "local", "one").await.expect("a host");
     let control_plane = ControlPlane { installation, host, epoch };
-    let key = Arc::new(MasterKey::new(&MasterKey::generate()));
     let engine: SharedEngine = Arc::new(NoPostgres);
     let config = config(&control_plane, paying);
     let reconciler = Reconciler::new(store.clone(), engine.clone(), key.clone(), control_plane);
@@ -223,8 +223,9 @@ impl Http {
             .build()
             .expect("a runtime");
         let many = NonZeroU32::new(10_000).expect("it is not zero");
+        let key = Arc::new(MasterKey::new(&MasterKey::generate()));
         let (router, app, first, tasks) = runtime.block_on(async {
-            let app = app(options.username("postgres").database("postgres"), paying).await;
+            let app = app(options.username("postgres").database("postgres"), key.clone(), paying).await;
             app.orb.set_up().await.expect("the metastore answers");
             let first = app.bootstrap.create_first_account(EMAIL, |_| Ok(())).await.expect("an account");
             app.note_set_up();
@@ -239,7 +240,7 @@ impl Http {
             };
             (router(&mut tasks, app.clone(), config, Arc::new(NoClients), None), app, first, tasks)
         });
-        Self { router, app, first, documented: documented(), _tasks: tasks, runtime, metastore }
+        Self { router, app, first, key, documented: documented(), _tasks: tasks, runtime, metastore }
     }
 
     /// The first organization's id.
@@ -354,6 +355,16 @@ impl Http {
     /// The secret of a link that signs the first user in.
     pub(crate) fn new_sign_in_link(&self) -> String {
         self.runtime.block_on(self.app.identity.first_sign_in_link()).expect("a link").to_string()
+    }
+
+    /// Does what an operator does.
+    pub(crate) fn operate<T>(&self, work: impl AsyncFnOnce(&Store, &MasterKey) -> T) -> T {
+        let options = ConnectOptions::new_without_pgpass().socket(self.metastore.socket_dir());
+        let options = options.username("postgres").database("postgres");
+        self.runtime.block_on(async {
+            let store = Store::connect(options, PATIENCE).await.expect("a metastore");
+            work(&store, &self.key).await
+        })
     }
 
     /// The first user's key.

@@ -27,6 +27,7 @@ mod sign_in_links;
 mod sql;
 mod standing;
 mod stripe;
+mod taken_accounts;
 mod usage;
 mod vercel;
 mod webhooks;

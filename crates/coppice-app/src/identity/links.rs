@@ -6,24 +6,39 @@ use coppice_core::audit::RequestOrigin;
 use coppice_core::authentication::Methods;
 use coppice_core::{Error, ErrorCode, Result, UserId};
 use coppice_oauth::random;
-use coppice_store::{BrowserSession, Store};
+use coppice_store::{BrowserSession, Holdings, Owner, Store};
 use zeroize::Zeroizing;
 
 use super::Identity;
 use super::sign_in::SignIn;
 use crate::MasterKey;
+use crate::audit::note_reclaimed_by_operator;
 
 /// How long a link is good.
 pub const LINK_LIFETIME: TimeDelta = TimeDelta::minutes(15);
 
-/// Makes the secret of a link that signs a user in, once.
+/// Makes the secret of a link that signs a user in, once. Whoever follows it becomes the owner of an
+/// account that nobody had verified: returns also what let in whoever had made that, and is gone.
 ///
 /// # Errors
 /// `invalid_token` when they are disabled or gone.
-pub async fn new_sign_in_link(store: &Store, key: &MasterKey, user: &UserId) -> Result<Zeroizing<String>> {
+pub async fn new_sign_in_link(
+    store: &Store,
+    key: &MasterKey,
+    user: &UserId,
+) -> Result<(Zeroizing<String>, Option<Holdings>)> {
     let secret = Zeroizing::new(random::secret());
-    let is_made = store.sign_in_link_insert(&key.hash(&secret), user, Utc::now() + LINK_LIFETIME).await?;
-    if is_made { Ok(secret) } else { Err(Error::Unauthenticated { code: ErrorCode::InvalidToken }) }
+    let mut tx = store.begin().await?;
+    let taken = store.user_reclaim_in_tx(&mut tx, user, Owner::default()).await?;
+    let (hash, end) = (key.hash(&secret), Utc::now() + LINK_LIFETIME);
+    if !store.sign_in_link_insert_in_tx(&mut tx, &hash, user, end).await? {
+        return Err(Error::Unauthenticated { code: ErrorCode::InvalidToken });
+    }
+    tx.commit().await?;
+    if taken.is_some() {
+        note_reclaimed_by_operator(store, user).await;
+    }
+    Ok((secret, taken))
 }
 
 impl Identity {
@@ -34,7 +49,7 @@ impl Identity {
     pub async fn first_sign_in_link(&self) -> Result<Zeroizing<String>> {
         let first = self.store.user_first().await?;
         let user = first.ok_or(Error::Unauthenticated { code: ErrorCode::InvalidToken })?;
-        new_sign_in_link(&self.store, &self.key, &user).await
+        Ok(new_sign_in_link(&self.store, &self.key, &user).await?.0)
     }
 
     /// The address of whom a link signs in; none when it is of no use any more.

@@ -5,9 +5,9 @@ use chrono::{DateTime, TimeDelta, Utc};
 use coppice_core::authentication::Methods;
 use coppice_core::{SessionId, UserId};
 use coppice_store::{
-    AddedFactor, Addition, AuthorizationCode, CodeMatch, ConnectOptions, NewBrowserSession, NewDevice,
-    NewSecondFactor, NewSession, NewUser, OldPassword, PASSKEYS_MAX, PasskeyRemoval, Renewed, SecondProof,
-    Store, Tx, VerifiedUser,
+    AddedFactor, Addition, AuthorizationCode, CodeMatch, ConnectOptions, Holdings, NewBrowserSession,
+    NewDevice, NewSecondFactor, NewSession, NewUser, OldPassword, Owner, PASSKEYS_MAX, PasskeyRemoval,
+    Renewed, SecondProof, Store, Tx, VerifiedUser,
 };
 use serde_json::{Value, json};
 use sqlx::PgConnection;
@@ -366,6 +366,43 @@ async fn an_account_is_reclaimed_once_and_only_where_nobody_had_verified_it() {
         let account = store.user_find(&user()).await.unwrap().unwrap();
         assert!(account.is_email_verified);
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_takes_an_account_is_told_what_let_somebody_in_and_is_let_in_by_their_own() {
+    let (store, mut sql) = with_user(&Postgres::shared().database().await, false).await;
+    assert!(sign_in(&store, "browser", Some("old")).await);
+    let mut tx = store.begin().await.unwrap();
+    assert!(begin_session(&store, &mut tx).await);
+    tx.commit().await.unwrap();
+    store.consent_grant(&user(), "app", "https://app.example.com", &[]).await.unwrap();
+    store.sign_in_source_note(&user(), "theirs").await.unwrap();
+    sqlx::raw_sql(
+        "insert into api_keys (id, user_id, name, preview, hash, scopes, projects, branches)
+         values ('key_1', 'usr_1', '', '', 'hash', '{}', '{}', '{}')",
+    )
+    .execute(&mut sql)
+    .await
+    .unwrap();
+    let held = Holdings { has_password: true, has_second_factor: false, keys: 1, sessions: 2, clients: 1 };
+    assert_eq!(store.unverified_holdings(&user()).await.unwrap(), Some(held));
+    let reclaim = async || {
+        let mut tx = store.begin().await.unwrap();
+        let owner = Owner { name: Some("Ada"), password: Some("new") };
+        let taken = store.user_reclaim_in_tx(&mut tx, &user(), owner).await.unwrap();
+        tx.commit().await.unwrap();
+        taken
+    };
+    assert_eq!(reclaim().await, Some(held));
+    for table in ["api_keys", "sessions", "browser_sessions", "consents", "sign_in_sources"] {
+        assert_eq!(rows(&mut sql, table).await, 0, "{table}");
+    }
+    assert_eq!(store.user_find(&user()).await.unwrap().unwrap().name, "Ada");
+    assert!(!sign_in(&store, "late", Some("old")).await);
+    assert!(sign_in(&store, "own", Some("new")).await);
+    assert_eq!(reclaim().await, None, "it is theirs");
+    assert_eq!(store.unverified_holdings(&user()).await.unwrap(), None);
+    assert_eq!(rows(&mut sql, "browser_sessions").await, 1);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Context, bail};
-use coppice_app::{hash_password, operator};
+use coppice_app::{Holdings, hash_password, operator};
 use coppice_store::Store;
 use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcsetattr};
 use zeroize::Zeroizing;
@@ -22,9 +22,19 @@ pub(super) fn ask_password(email: &str) -> anyhow::Result<String> {
 
 /// Sets the password of a user, of which `hash` is kept.
 pub(super) async fn set_password(store: &Store, email: &str, hash: &str) -> anyhow::Result<()> {
-    operator::set_password(store, email, hash).await.map_err(told)?;
+    let taken = operator::set_password(store, email, hash).await.map_err(told)?;
     say!("the password of {email} is set; every session of theirs has ended");
+    tell_taken(email, taken.as_ref());
     Ok(())
+}
+
+/// Tells of an account that was nobody's for sure, and is its owner's now.
+pub(super) fn tell_taken(email: &str, taken: Option<&Holdings>) {
+    let Some(taken) = taken else { return };
+    note!(
+        "nobody had shown that {email} is theirs: the account is now of whom you let in, and counts as verified"
+    );
+    note!("what let in whoever made it is gone: {taken}");
 }
 
 /// A password that is never an argument, where everybody on the machine could read it.

@@ -9,6 +9,7 @@ use coppice_core::UserId;
 use coppice_store::Store;
 
 use super::audit::{Change, recorded};
+use super::sign_in::tell_taken;
 use super::told;
 use crate::secret_key::master_key;
 
@@ -41,9 +42,10 @@ pub(super) async fn make(store: &Store, data_dir: &Path, arguments: &SignInLinkA
 
 async fn print(store: &Store, data_dir: &Path, site: &str, user: &UserId) -> anyhow::Result<()> {
     let made = coppice_app::new_sign_in_link(store, &master_key(data_dir)?, user).await;
-    let Ok(secret) = made else {
+    let Ok((secret, taken)) = made else {
         bail!("the account is disabled: `coppice admin user enable` undoes that");
     };
+    tell_taken(user.as_str(), taken.as_ref());
     note!("it signs in once, within {} minutes:", coppice_app::LINK_LIFETIME.num_minutes());
     say!("{}", coppice_api::sign_in_link(site, &secret));
     Ok(())

@@ -185,7 +185,8 @@ async fn invitations(client: &Client, search: Option<&str>, as_json: bool) -> an
         };
         let role = invitation.role.as_str().to_owned();
         let ends = day(&invitation.expires_at);
-        vec![invitation.id.clone(), invitation.email.clone(), role, status.to_owned(), ends]
+        let account = if invitation.has_unverified_account { ", unverified account" } else { "" };
+        vec![invitation.id.clone(), invitation.email.clone(), role, format!("{status}{account}"), ends]
     };
     let rows = list.invitations.iter().map(row).collect();
     output::table_sparing(&["ID"], &["ID", "EMAIL", "ROLE", "STATUS", "EXPIRES"], rows);
@@ -228,6 +229,12 @@ fn show_link(invitation: &Invitation, done: &str, as_json: bool) -> anyhow::Resu
     }
     let (role, ends) = (invitation.role.as_str(), day(&invitation.expires_at));
     note!("{done} {} as {role}, until {ends}", invitation.email);
+    if invitation.has_unverified_account {
+        note!("there is an account at that address, and nobody has shown that the address is theirs:");
+        note!(
+            "the link in the letter gives it to its owner; a link that you hand over lets in whoever made it"
+        );
+    }
     if let Some(link) = &invitation.invite_link {
         say!("{link}");
     }
