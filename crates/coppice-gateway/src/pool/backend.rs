@@ -280,7 +280,7 @@ impl Seat for Backend {
     }
 
     fn into_place(mut self) -> Place<Self> {
-        self.place.is_vacated = true;
+        self.place.vacated = Some(Instant::now());
         self.place
     }
 }

@@ -27,7 +27,8 @@ use crate::visit::{Found, Visit};
 
 /// How often a session is looked for that still has its server.
 const LENDS_MAX: usize = 100;
-/// A server counts a session until its process is gone, and so long that is waited for, with these pauses.
+/// A server counts a session until its process is gone, and so long that is waited for. The first pause; the next
+/// ones are twice as long each, since a server that lies may say so for ever.
 const VACATED_PATIENCE: Duration = Duration::from_millis(500);
 const VACATED_PAUSE: Duration = Duration::from_millis(10);
 
@@ -178,7 +179,7 @@ impl Gateway {
         mut found: Option<Found>,
     ) -> Result<Backend, End> {
         let deadline = Instant::now() + self.config.queue_timeout;
-        let (mut vacated, vacated_until) = (None, Instant::now() + VACATED_PATIENCE);
+        let (mut vacated, mut pause) = (None, VACATED_PAUSE);
         for _ in 0..LENDS_MAX {
             let grant = match vacated.take() {
                 Some(place) => Grant::Place(place),
@@ -204,8 +205,9 @@ impl Gateway {
                     let (server, session, route) = match reached {
                         Ok(reached) => reached,
                         Err(End::RefusedByServer(said)) if is_too_many(&said) => {
-                            if place.is_vacated && Instant::now() < vacated_until {
-                                tokio::time::sleep(VACATED_PAUSE).await;
+                            if place.vacated.is_some_and(|at| at.elapsed() < VACATED_PATIENCE) {
+                                tokio::time::sleep(pause).await;
+                                pause *= 2;
                                 vacated = Some(place);
                                 continue;
                             }

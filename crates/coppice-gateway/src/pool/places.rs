@@ -9,6 +9,7 @@ use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
+use tokio::time::Instant;
 
 /// What a place is worth: a session that can be used by whoever has the same key.
 pub(crate) trait Seat: Send + Sized + 'static {
@@ -53,8 +54,8 @@ pub(crate) enum Grant<S: Seat> {
 pub(crate) struct Place<S: Seat> {
     places: Option<Arc<Places<S>>>,
     is_kept: bool,
-    /// Whether a session was just ended for it, which the server may count for a moment.
-    pub(crate) is_vacated: bool,
+    /// When a session was ended for it, which the server may count for a moment.
+    pub(crate) vacated: Option<Instant>,
 }
 
 /// How many clients there are.
@@ -188,7 +189,7 @@ impl<S: Seat> Places<S> {
 
 impl<S: Seat> Place<S> {
     fn of(places: &Arc<Places<S>>) -> Self {
-        Self { places: Some(places.clone()), is_kept: false, is_vacated: false }
+        Self { places: Some(places.clone()), is_kept: false, vacated: None }
     }
 
     fn forget(mut self) {
@@ -222,7 +223,7 @@ impl<S: Seat> Drop for Place<S> {
         self.keep(false);
         if let Some(places) = self.places.take() {
             let mut next = Self::of(&places);
-            next.is_vacated = true;
+            next.vacated = Some(Instant::now());
             places.pass_on(Grant::Place(next));
         }
     }
