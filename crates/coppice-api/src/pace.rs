@@ -51,7 +51,7 @@ struct Allowance {
     bytes: i64,
     at: Instant,
     is_boundless: bool,
-    held_until: Instant,
+    held_until: Option<Instant>,
     waits: Option<Waker>,
 }
 
@@ -73,7 +73,7 @@ pub(crate) struct Arriving {
 impl Default for Pace {
     fn default() -> Self {
         let (bytes, at) = (FIRST_BYTES, Instant::now());
-        Self(Mutex::new(Allowance { bytes, at, is_boundless: false, held_until: at, waits: None }))
+        Self(Mutex::new(Allowance { bytes, at, is_boundless: false, held_until: None, waits: None }))
     }
 }
 
@@ -152,14 +152,14 @@ impl Pace {
         let mut allowance = self.0.lock();
         let until = Instant::now() + PATIENCE;
         if !allowance.is_boundless {
-            allowance.held_until = until;
+            allowance.held_until = Some(until);
         }
         until
     }
 
-    /// Until when nothing that comes is looked at.
-    pub(crate) fn held_until(&self) -> Instant {
-        self.0.lock().held_until
+    /// Until when nothing that comes is looked at, if that is not now.
+    pub(crate) fn held_until(&self) -> Option<Instant> {
+        self.0.lock().held_until.filter(|until| *until > Instant::now())
     }
 
     /// So much was read.

@@ -177,7 +177,7 @@ fn service(
     (seat, in_progress): (Arc<Seat>, Arc<InProgress>),
 ) -> impl Service<Request<Incoming>, Response = Response<Body>, Error = Infallible, Future: Send> + Send {
     service_fn(move |request: Request<Incoming>| {
-        let (asked, answering) = (seat.asked(), in_progress.begin(request.version()));
+        let (seat, answering) = (seat.clone(), in_progress.begin(request.version()));
         let (mut parts, body) = request.into_parts();
         parts.extensions.insert(ConnectInfo(peer));
         parts.extensions.insert(seat.unread());
@@ -189,9 +189,12 @@ fn service(
         let answered = answers.router.clone().oneshot(Request::from_parts(parts, body));
         let in_progress = in_progress.clone();
         async move {
-            tokio::time::sleep_until(in_progress.pace.held_until()).await;
+            // Who has to wait makes room for others, before and after.
+            if let Some(until) = in_progress.pace.held_until() {
+                tokio::time::sleep_until(until).await;
+            }
+            let asked = seat.asked();
             let Ok(answer) = answered.await;
-            // Who has to wait makes room for others.
             drop(asked);
             let is_answered_for = answer.extensions().get::<AnsweredFor>().is_some();
             if !is_answered_for && !strangers.is_answered_at_once(address) {
