@@ -21,7 +21,7 @@ use super::Reconciler;
 use super::attempt::{LEASE_SECONDS, StepError};
 
 /// How often is looked whether there is something to do, or it is not wanted any more.
-pub(super) const LOOK: Duration = Duration::from_secs(1);
+const LOOK: Duration = Duration::from_secs(1);
 
 impl Reconciler {
     /// Does what takes long for a replacement: none when the branch does not want that any
@@ -35,26 +35,39 @@ impl Reconciler {
         serves: bool,
     ) -> Result<Option<T>, StepError> {
         let (branch, is_given_up) = (work.branch.id.clone(), CancellationToken::new());
-        let is_unwanted = async {
-            loop {
-                tokio::time::sleep(LOOK).await;
-                if let Ok(false) = self.inner.store.branch_wants_replacement(&branch, replacement).await {
-                    return;
-                }
-            }
-        };
+        let is_wanted = || self.inner.store.branch_wants_replacement(&branch, replacement);
         let doing = async {
             tokio::select! {
                 biased;
-                () = self.inner.stop.cancelled() => None,
-                done = doing => Some(done),
-                () = is_unwanted => None,
+                done = self.unless_unwanted(doing, is_wanted) => done,
                 () = is_given_up.cancelled() => None,
             }
         };
         match serves {
             true => self.while_tended(doing, work, token, &is_given_up).await,
             false => Ok(doing.await),
+        }
+    }
+
+    /// Does what takes long: none when that is not wanted any more, or this process is to end.
+    pub(super) async fn unless_unwanted<T, W: Future<Output = coppice_store::Result<bool>>>(
+        &self,
+        doing: impl Future<Output = T>,
+        is_wanted: impl Fn() -> W,
+    ) -> Option<T> {
+        let is_unwanted = async {
+            loop {
+                tokio::time::sleep(LOOK).await;
+                if let Ok(false) = is_wanted().await {
+                    return;
+                }
+            }
+        };
+        tokio::select! {
+            biased;
+            () = self.inner.stop.cancelled() => None,
+            done = doing => Some(done),
+            () = is_unwanted => None,
         }
     }
 

@@ -14,7 +14,6 @@ use tokio_util::sync::CancellationToken;
 
 use super::Reconciler;
 use super::attempt::StepError;
-use super::tending::LOOK;
 
 /// How often is looked whether a volume is there that others share their room with.
 const BEHIND: Duration = Duration::from_secs(2);
@@ -37,7 +36,14 @@ impl Reconciler {
         let making = self.inner.engine.create_volume(&plan);
         let made = match plan.source {
             // For as long as the store takes; anything else holds what it copies until it is made.
-            VolumeSource::Base(..) => self.unless_unwanted(&volume.id, making).await?,
+            VolumeSource::Base(..) => {
+                let is_wanted = || self.inner.store.volume_is_wanted(&volume.id);
+                let made = self.unless_unwanted(making, is_wanted).await;
+                made.ok_or_else(|| match self.inner.stop.is_cancelled() {
+                    true => StepError::NotYet("the platform is stopped"),
+                    false => StepError::NotYet("its volume is not wanted any more"),
+                })?
+            }
             _ => making.await,
         };
         let facts = match made {
@@ -48,28 +54,6 @@ impl Reconciler {
         };
         failpoint!("reconciler.volume_made");
         self.note_present(volume, &facts, token).await
-    }
-
-    /// Does what makes a volume, until nobody wants that any more, or this process is to end.
-    async fn unless_unwanted<T>(
-        &self,
-        volume: &VolumeId,
-        making: impl Future<Output = T>,
-    ) -> Result<T, StepError> {
-        let is_unwanted = async {
-            loop {
-                tokio::time::sleep(LOOK).await;
-                if let Ok(false) = self.inner.store.volume_is_wanted(volume).await {
-                    return;
-                }
-            }
-        };
-        tokio::select! {
-            biased;
-            () = self.inner.stop.cancelled() => Err(StepError::NotYet("the platform is stopped")),
-            made = making => Ok(made),
-            () = is_unwanted => Err(StepError::NotYet("its volume is not wanted any more")),
-        }
     }
 
     /// Makes the data of a volume that is to take the place of a branch's, which serves
