@@ -49,6 +49,40 @@ fn backend(stream: DuplexStream) -> Backend {
     Backend::new(server, session, Route::ready(&branch), key, place, String::new())
 }
 
+/// What an exchange is between.
+struct Sides {
+    client: Connection<Box<dyn Duplex>>,
+    server: Backend,
+    statements: ClientStatements,
+    settings: Settings,
+    library: Library,
+}
+
+impl Sides {
+    fn new(client: DuplexStream, server: DuplexStream) -> Self {
+        Self {
+            client: Connection::new(Box::new(client)),
+            server: backend(server),
+            statements: ClientStatements::default(),
+            settings: Settings::default(),
+            library: Library::default(),
+        }
+    }
+
+    /// One that goes on within a transaction.
+    fn exchange(&mut self) -> Exchange<'_> {
+        Exchange {
+            client: &mut self.client,
+            server: &mut self.server,
+            statements: &mut self.statements,
+            settings: &mut self.settings,
+            library: &self.library,
+            is_kept: false,
+            state: State { has_begun: true, status: Some(b'T'), ..State::default() },
+        }
+    }
+}
+
 /// What is there to be read, without waiting.
 async fn heard(end: &mut DuplexStream) -> Vec<u8> {
     let mut heard = vec![0; ON_THE_WAY];
@@ -67,19 +101,8 @@ async fn turns(of_client: &[u8], of_server: &[u8], heard_by_server: bool) -> Vec
     let ((mut client_end, client), (mut server_end, server)) = (duplex(ON_THE_WAY), duplex(ON_THE_WAY));
     client_end.write_all(of_client).await.unwrap();
     server_end.write_all(of_server).await.unwrap();
-    let mut client = Connection::new(Box::new(client) as Box<dyn Duplex>);
-    let (mut server, library) = (backend(server), Library::default());
-    let (mut statements, mut settings) = (ClientStatements::default(), Settings::default());
-    let exchange = Exchange {
-        client: &mut client,
-        server: &mut server,
-        statements: &mut statements,
-        settings: &mut settings,
-        library: &library,
-        is_kept: false,
-        state: State { has_begun: true, status: Some(b'T'), ..State::default() },
-    };
-    let mut exchange = pin!(exchange.run());
+    let mut sides = Sides::new(client, server);
+    let mut exchange = pin!(sides.exchange().run());
     let mut all = vec![];
     loop {
         let woken = Arc::<Woken>::default();
@@ -127,19 +150,8 @@ async fn what_a_server_leaves_at_half_takes_room() {
     const OTHERS: usize = 64 << 20;
     let ((_client_end, client), (mut server_end, server)) = (duplex(ON_THE_WAY), duplex(ON_THE_WAY));
     server_end.write_all(b"S\0\0\xf0\0name\0").await.unwrap();
-    let mut client = Connection::new(Box::new(client) as Box<dyn Duplex>);
-    let (mut server, library) = (backend(server), Library::default());
-    let _others = library.room.hold(OTHERS - (16 << 10)).expect("there is room");
-    let (mut statements, mut settings) = (ClientStatements::default(), Settings::default());
-    let exchange = Exchange {
-        client: &mut client,
-        server: &mut server,
-        statements: &mut statements,
-        settings: &mut settings,
-        library: &library,
-        is_kept: false,
-        state: State { has_begun: true, status: Some(b'T'), ..State::default() },
-    };
-    let Err(Broken::Refused(refusal)) = exchange.run().await else { panic!("it has room") };
+    let mut sides = Sides::new(client, server);
+    let _others = sides.library.room.hold(OTHERS - (16 << 10)).expect("there is room");
+    let Err(Broken::Refused(refusal)) = sides.exchange().run().await else { panic!("it has room") };
     assert_eq!(refusal.code, sqlstate::OUT_OF_MEMORY);
 }

@@ -1,13 +1,12 @@
 //! Clients that registered themselves: which of them make room for others.
 
-use chrono::{TimeDelta, Utc};
-use coppice_core::authentication::Methods;
-use coppice_core::{SessionId, UserId};
-use coppice_store::{NewSession, NewUser, RegisteredClient, Store};
+use coppice_core::UserId;
+use coppice_store::{NewUser, RegisteredClient, Store};
 use sqlx::PgConnection;
 
 use crate::connect;
 use crate::postgres::Postgres;
+use crate::sign_ins::begin_session_of;
 
 const MAX: i64 = 30;
 
@@ -33,23 +32,9 @@ async fn register(store: &Store, id: &str) -> bool {
 }
 
 async fn sign_in(store: &Store, client_id: &str, user: &UserId) {
-    let end = Utc::now() + TimeDelta::hours(1);
-    let new = NewSession {
-        id: &SessionId::from_trusted(format!("ses_{client_id}_{user}")),
-        user,
-        client_id,
-        scopes: &[],
-        resource: "api",
-        browser_session: None,
-        is_offline: true,
-        signed_in_at: Utc::now(),
-        methods: &Methods::password(),
-        is_stale: false,
-        idle_until: end,
-        expires_at: end,
-    };
+    let id = format!("ses_{client_id}_{user}");
     let mut tx = store.begin().await.unwrap();
-    assert!(store.session_insert_in_tx(&mut tx, &new).await.unwrap());
+    assert!(begin_session_of(store, &mut tx, &id, client_id, user).await);
     tx.commit().await.unwrap();
 }
 

@@ -74,10 +74,21 @@ fn code() -> AuthorizationCode {
 }
 
 async fn begin_session(store: &Store, tx: &mut Tx) -> bool {
+    begin_session_of(store, tx, "ses_1", "app", &user()).await
+}
+
+/// Begins a session of a client for an hour.
+pub(crate) async fn begin_session_of(
+    store: &Store,
+    tx: &mut Tx,
+    id: &str,
+    client_id: &str,
+    user: &UserId,
+) -> bool {
     let new = NewSession {
-        id: &SessionId::from_trusted("ses_1"),
-        user: &user(),
-        client_id: "app",
+        id: &SessionId::from_trusted(id),
+        user,
+        client_id,
         scopes: &[],
         resource: "api",
         browser_session: None,
