@@ -1,7 +1,7 @@
 //! Whether a statement ends the transaction that it is carried out in.
 
 /// What a batch with such a statement is told.
-pub(crate) const IN_A_BATCH: &str = "a batch is one transaction, which none of its statements can end";
+pub(crate) const IN_A_BATCH: &str = "a batch is one transaction, which none of its statements can end: leave COMMIT, ROLLBACK and the like out";
 
 /// By its first words. `AND CHAIN` begins another transaction at once, so afterwards a session
 /// looks as it did before.

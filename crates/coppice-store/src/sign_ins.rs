@@ -55,8 +55,8 @@ impl std::fmt::Debug for NewBrowserSession<'_> {
     }
 }
 
-/// A browser session that goes on when every other one ends, and so do clients that came from it. Somebody may have
-/// copied what the browser keeps, so that it keeps something else from then on.
+/// A browser session that goes on when every other one ends. Somebody may have copied what the browser keeps, so that it
+/// keeps something else from then on.
 #[derive(Clone, Copy)]
 pub struct Renewed<'a> {
     /// Hash of what it kept until now.
