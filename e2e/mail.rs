@@ -217,6 +217,11 @@ fn an_address_is_verified_by_the_letter_and_not_by_what_inviters_see() {
     let seen = text_of(&invite(&http, "eve@example.com")["invite_link"]);
     let made_up = format!("{proof}&token={}", token_of(&seen));
     assert_eq!(join(&http, &made_up, "eve@example.com", PASSWORD)["email_verified"], false);
+    // Who is not known to be anybody has no more of what is shared out by being two.
+    let holders = "select string_agg(distinct holder, ', ') from users where not email_verified";
+    let email = http.platform.setting("COPPICE_EMAIL");
+    let inviter = in_metastore(&http, &format!("select holder from users where email = '{email}'"));
+    assert_eq!(in_metastore(&http, holders), format!("guests of {inviter}"));
 }
 
 #[test]

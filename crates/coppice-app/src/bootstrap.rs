@@ -65,7 +65,14 @@ impl Bootstrap {
 
         let mut tx = self.store.begin().await?;
         // Whoever runs the platform says whose address it is.
-        let new = NewUser { id: &user, email, is_email_verified: true, name: "", password: Some(&hash) };
+        let new = NewUser {
+            id: &user,
+            email,
+            is_email_verified: true,
+            name: "",
+            password: Some(&hash),
+            guest_of: None,
+        };
         self.store.user_insert_in_tx(&mut tx, &new).await?;
         self.store.organization_insert_in_tx(&mut tx, &made.organization, DEFAULT_NAME, Some(&user)).await?;
         self.store

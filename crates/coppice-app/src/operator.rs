@@ -42,7 +42,7 @@ pub async fn find_user(store: &Store, email: &str) -> Result<UserId> {
 /// When the address has an account already.
 pub async fn create_user(store: &Store, email: &str, name: &str, password: Option<&str>) -> Result<UserId> {
     let id = UserId::generate(Utc::now());
-    let new = NewUser { id: &id, email, is_email_verified: true, name, password };
+    let new = NewUser { id: &id, email, is_email_verified: true, name, password, guest_of: None };
     let mut tx = store.begin().await?;
     match store.user_insert_in_tx(&mut tx, &new).await {
         Err(error) if error.is_unique_violation("users_email") => {

@@ -146,7 +146,8 @@ impl Role {
 }
 
 /// Who answers for an organization: the user who owns it, else, where it has no owner, the organization itself.
-/// One person may own many organizations, so what is shared out among all is shared out among these.
+/// One person may own many organizations, so what is shared out among all is shared out among these. People whose
+/// address nobody has shown to be theirs are guests of who let them in, and one holder answers for all of them.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Holder(String);
 

@@ -33,6 +33,8 @@ pub struct Membership {
 /// A session that goes on.
 #[derive(Clone, Debug)]
 pub struct LivingSession {
+    /// Who answers for what its user does.
+    pub holder: Holder,
     /// When it ends in any case.
     pub expires_at: DateTime<Utc>,
     /// See [`crate::NewSession::is_stale`].
@@ -46,6 +48,8 @@ pub struct LivingSession {
 pub struct LivingBrowser {
     /// Who is signed in there.
     pub user: UserId,
+    /// Who answers for what they do.
+    pub holder: Holder,
     /// When that was last seen to be used.
     pub last_seen_at: DateTime<Utc>,
     /// When they were asked who they are; none when a provider knew them from earlier.
@@ -94,7 +98,7 @@ impl Store {
     ) -> Result<Option<CredentialMatch>> {
         let query = sqlx::query(
             "select k.id as key_id, k.user_id, k.organization_id as key_organization,
-                    coalesce(k.user_id, holder_of(k.organization_id)) as holder,
+                    coalesce(u.holder, holder_of(k.organization_id)) as holder,
                     k.scopes, k.projects, k.branches, k.own_branches, k.branches_max, k.database_role, k.expiry,
                     coalesce(u.disabled, false) as disabled, o.id, o.name,
                     o.disabled_by_admin, o.billing_status, o.usage_tier, o.admin_reason, o.billing_reason,
@@ -131,7 +135,7 @@ impl Store {
             "select o.id, o.name, o.disabled_by_admin, o.billing_status, o.usage_tier, o.admin_reason,
                     o.billing_reason, o.requires_second_factor, o.last_updated, o.created_at, m.role,
                     $4 = any(s.methods) as has_second_factor, false as owns_allowed_branch, false as made_branch,
-                    s.expires_at, s.is_stale
+                    s.expires_at, s.is_stale, u.holder
              from sessions s
              join users u on u.id = s.user_id and not u.disabled
              left join members m on m.organization_id = $3 and m.user_id = u.id
@@ -144,8 +148,9 @@ impl Store {
         .bind(Methods::SECOND_FACTOR);
         let Some(row) = self.reads.row(query).await? else { return Ok(None) };
         let membership = member_from(&row)?;
+        let holder = Holder::from_trusted(row.try_get::<String, _>("holder")?);
         let (expires_at, is_stale) = (row.try_get("expires_at")?, row.try_get("is_stale")?);
-        Ok(Some(LivingSession { expires_at, is_stale, membership }))
+        Ok(Some(LivingSession { holder, expires_at, is_stale, membership }))
     }
 
     /// A browser session with what its user is to `organization`; none when it
@@ -161,7 +166,7 @@ impl Store {
             "select o.id, o.name, o.disabled_by_admin, o.billing_status, o.usage_tier, o.admin_reason,
                     o.billing_reason, o.requires_second_factor, o.last_updated, o.created_at, m.role,
                     $4 = any(b.methods) as has_second_factor, false as owns_allowed_branch,
-                    false as made_branch, b.user_id,
+                    false as made_branch, b.user_id, u.holder,
                     b.last_seen_at, case when b.was_asked then b.signed_in_at end as asked_at
              from browser_sessions b
              join users u on u.id = b.user_id and not u.disabled
@@ -176,9 +181,10 @@ impl Store {
         .bind(Methods::SECOND_FACTOR);
         let Some(row) = self.reads.row(query).await? else { return Ok(None) };
         let user = UserId::from_trusted(row.try_get::<String, _>("user_id")?);
+        let holder = Holder::from_trusted(row.try_get::<String, _>("holder")?);
         let membership = member_from(&row)?;
         let (last_seen_at, asked_at) = (row.try_get("last_seen_at")?, row.try_get("asked_at")?);
-        Ok(Some(LivingBrowser { user, last_seen_at, asked_at, membership }))
+        Ok(Some(LivingBrowser { user, holder, last_seen_at, asked_at, membership }))
     }
 }
 

@@ -2,7 +2,8 @@
 //! of them share.
 //!
 //! One person may own many organizations, so what comes by turns does so by
-//! holder (`holder_of`), and a holder's by their organizations.
+//! holder (`holder_of`), and a holder's by their organizations. Accounts of
+//! guests ([`NewUser`](crate::NewUser)) that one holder let in have one holder.
 
 use coppice_core::OrganizationId;
 use coppice_core::organization::Holder;

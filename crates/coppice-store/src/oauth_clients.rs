@@ -7,7 +7,7 @@ use sqlx::FromRow;
 
 use crate::{Result, Store, Tx};
 
-/// Clients with a session that a person keeps, however many others register.
+/// Clients with a session that who answers for them keeps, however many others register.
 const KEPT_OF_EACH: i64 = 10;
 
 /// A client that registered itself.
@@ -50,10 +50,10 @@ impl Store {
                       select c.id, c.last_used_at is null as is_new, l.client_id is not null as is_living,
                              coalesce(c.last_used_at, c.created_at) as since,
                              row_number() over (
-                                 partition by c.last_used_at is null, c.user_id
+                                 partition by c.last_used_at is null, u.holder
                                  order by l.client_id is not null desc,
                                           coalesce(c.last_used_at, c.created_at) desc, c.id) as place
-                      from oauth_clients c left join
+                      from oauth_clients c left join users u on u.id = c.user_id left join
                            (select distinct client_id from sessions
                             where idle_until > now() and expires_at > now()) l on l.client_id = c.id),
                   gone as (delete from oauth_clients where id in (

@@ -2,7 +2,7 @@
 
 use chrono::{DateTime, Utc};
 use coppice_core::organization::User;
-use coppice_core::{UserId, email};
+use coppice_core::{OrganizationId, UserId, email};
 use sqlx::FromRow;
 
 use crate::{Result, Store, Tx};
@@ -45,6 +45,9 @@ pub struct NewUser<'a> {
     pub name: &'a str,
     /// Hash of their password, as a PHC string, if they have one.
     pub password: Option<&'a str>,
+    /// The organization whose guest they are, as long as their address is not certain to be theirs: the guests
+    /// of all organizations of a holder, and their guests, have one holder, who is nobody else.
+    pub guest_of: Option<&'a OrganizationId>,
 }
 
 impl std::fmt::Debug for NewUser<'_> {
@@ -160,13 +163,15 @@ impl Store {
     /// When the metastore can't be reached, or somebody has that address.
     pub async fn user_insert_in_tx(&self, tx: &mut Tx, new: &NewUser<'_>) -> Result<()> {
         sqlx::query(
-            "insert into users (id, email, email_verified, name, password) values ($1, $2, $3, $4, $5)",
+            "insert into users (id, email, email_verified, name, password, guest_of)
+             values ($1, $2, $3, $4, $5, 'guests of ' || regexp_replace(holder_of($6), '^guests of ', ''))",
         )
         .bind(new.id.as_str())
         .bind(new.email)
         .bind(new.is_email_verified)
         .bind(new.name)
         .bind(new.password)
+        .bind(new.guest_of.map(OrganizationId::as_str))
         .execute(&mut **tx)
         .await?;
         Ok(())

@@ -4,7 +4,6 @@
 use chrono::{TimeDelta, Utc};
 use coppice_core::access::{Caller, CredentialId, Grant, Principal};
 use coppice_core::audit::RequestOrigin;
-use coppice_core::organization::Holder;
 use coppice_core::{Error, ErrorCode, OrganizationId, Result, SessionId, UserId};
 use coppice_oauth::client::Client;
 use coppice_oauth::resource::Resource;
@@ -86,10 +85,9 @@ impl Identity {
         let grant = Grant { scopes, ..Grant::everything() };
         let expiry = (!grant.has_every_scope()).then_some(session.expires_at);
         let credential = CredentialId::Session(id);
-        let holder = Holder::from_trusted(user.as_str());
         let (principal, is_stale) = (Principal::User(user), session.is_stale);
         let caller = Caller { principal, credential, grant, expiry, is_stale };
-        Ok(Credential::new(caller, holder, session.membership))
+        Ok(Credential::new(caller, session.holder, session.membership))
     }
 
     /// Who calls with the cookie of a browser session? They may do what they
@@ -106,11 +104,10 @@ impl Identity {
         if Utc::now() - found.last_seen_at > USE_NOTED {
             self.store.browser_session_find(&hash, IDLE).await?;
         }
-        let holder = Holder::from_trusted(found.user.as_str());
         let (principal, credential) = (Principal::User(found.user), CredentialId::Browser(hash));
         let is_stale = !found.asked_at.is_some_and(is_recent);
         let caller = Caller { principal, credential, grant: Grant::everything(), expiry: None, is_stale };
-        Ok(Credential::new(caller, holder, found.membership))
+        Ok(Credential::new(caller, found.holder, found.membership))
     }
 
     /// What the user-info endpoint says to who shows an access token.

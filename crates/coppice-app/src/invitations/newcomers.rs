@@ -181,7 +181,9 @@ impl Invitations {
         let email = &invitation.email;
         match newcomer {
             Newcomer::Made(id) => {
-                let new = NewUser { id, email, is_email_verified, name, password };
+                // Where no letter is sent, nobody can show that an address is theirs.
+                let guest_of = self.mail.is_sent().then_some(&invitation.organization);
+                let new = NewUser { id, email, is_email_verified, name, password, guest_of };
                 self.make_in_tx(&mut tx, &new).await?;
             }
             Newcomer::Taken(id) => {

@@ -1,7 +1,7 @@
 //! What is counted for whoever owns organizations.
 
-use coppice_core::OrganizationId;
-use coppice_store::Store;
+use coppice_core::{OrganizationId, UserId};
+use coppice_store::{NewUser, Owner, Store};
 
 use crate::postgres::Postgres;
 use crate::with_rows;
@@ -55,4 +55,44 @@ async fn invitations_count_for_the_owner_also_when_their_organization_is_deleted
         .await
         .unwrap();
     assert_eq!(kept, ["few", "nobodys"]);
+}
+
+/// Makes an account, as a guest of an organization or of nobody, who owns an organization of the same name.
+async fn settle(store: &Store, name: &str, is_email_verified: bool, guest_of: Option<&str>) {
+    let (id, email) = (UserId::from_trusted(name), format!("{name}@example.com"));
+    let guest_of = guest_of.map(OrganizationId::from_trusted);
+    let guest_of = guest_of.as_ref();
+    let mut tx = store.begin().await.unwrap();
+    let new = NewUser { id: &id, email: &email, is_email_verified, name, password: None, guest_of };
+    store.user_insert_in_tx(&mut tx, &new).await.unwrap();
+    for statement in [
+        "insert into organizations (id, name) values ($1, $1)",
+        "insert into members (organization_id, user_id, role) values ($1, $1, 'owner')",
+    ] {
+        sqlx::query(statement).bind(name).execute(&mut *tx).await.unwrap();
+    }
+    tx.commit().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn guests_of_somebody_and_their_guests_are_one_holder_until_their_address_is_shown_to_be_theirs() {
+    let server = Postgres::shared();
+    let (store, _) = with_rows(&server.database().await).await;
+    let holder = async |name| store.organization_holder(&OrganizationId::from_trusted(name)).await.unwrap();
+    settle(&store, "host", true, None).await;
+    settle(&store, "first", false, Some("host")).await;
+    settle(&store, "second", false, Some("first")).await;
+    settle(&store, "known", true, Some("host")).await;
+    settle(&store, "unknown", false, None).await;
+    assert_eq!(holder("first").await, holder("second").await, "also a guest's guest");
+    for other in ["host", "known", "unknown"] {
+        assert_eq!(holder(other).await.as_str(), other);
+        assert_ne!(holder(other).await, holder("first").await, "{other} is not held up by guests");
+    }
+    let mut tx = store.begin().await.unwrap();
+    let first = UserId::from_trusted("first");
+    store.user_reclaim_in_tx(&mut tx, &first, Owner::default()).await.unwrap().expect("was not verified");
+    tx.commit().await.unwrap();
+    assert_eq!(holder("first").await.as_str(), "first");
+    assert_ne!(holder("second").await, holder("first").await);
 }

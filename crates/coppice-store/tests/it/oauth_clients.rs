@@ -19,7 +19,8 @@ async fn store() -> (Store, PgConnection) {
 async fn person(store: &Store, name: &str) -> UserId {
     let id = UserId::from_trusted(format!("usr_{name}"));
     let email = format!("{name}@example.com");
-    let new = NewUser { id: &id, email: &email, is_email_verified: true, name, password: None };
+    let new =
+        NewUser { id: &id, email: &email, is_email_verified: true, name, password: None, guest_of: None };
     let mut tx = store.begin().await.unwrap();
     store.user_insert_in_tx(&mut tx, &new).await.unwrap();
     tx.commit().await.unwrap();

@@ -29,7 +29,8 @@ async fn with_user(options: &ConnectOptions, is_email_verified: bool) -> (Store,
     store.migrate().await.unwrap();
     let mut tx = store.begin().await.unwrap();
     let email = "ada@example.com";
-    let new = NewUser { id: &user(), email, is_email_verified, name: "", password: Some("old") };
+    let new =
+        NewUser { id: &user(), email, is_email_verified, name: "", password: Some("old"), guest_of: None };
     store.user_insert_in_tx(&mut tx, &new).await.unwrap();
     tx.commit().await.unwrap();
     (store, sql)
