@@ -144,3 +144,18 @@ fn a_replica_that_ends_again_and_again_is_started_later_each_time() {
     scene.until_servers_run(1);
     scene.ends_well();
 }
+
+#[test]
+fn a_replica_whose_data_was_never_made_keeps_its_branch_from_nothing() {
+    let mut metastore = Metastore::start();
+    let ways: [fn(&mut Scene<'_>); 3] =
+        [|scene| scene.hibernate_branch(), |scene| scene.purge_branch(), |scene| scene.replicate_branch(0)];
+    for done in ways {
+        let mut scene = Scene::with_branches(&mut metastore, 1);
+        scene.replicate_branch(1);
+        scene.until("keeping the log for a replica of");
+        scene.replace_process(Duration::ZERO);
+        done(&mut scene);
+        scene.ends_well();
+    }
+}
