@@ -75,7 +75,7 @@ const ENOSPC: i64 = -(libc::ENOSPC as i64);
 type Check = (&'static str, fn(&Scene));
 
 /// The rows of the table, in its order.
-const CHECKS: [Check; 29] = [
+const CHECKS: [Check; 30] = [
     ("run a program of its image, or itself", |s| {
         for program in [s.program.as_str(), "/proc/self/exe"] {
             assert_eq!(s.runs(&format!("exec('{program} --version')")), EPERM, "{program}");
@@ -162,6 +162,10 @@ const CHECKS: [Check; 29] = [
         assert_eq!(s.paths(libc::SYS_setxattr, &file, "user.room", "taken"), EPERM);
         assert_eq!(s.paths(libc::SYS_lsetxattr, &file, "user.room", "taken"), EPERM);
         s.all_denied(&[(libc::SYS_fsetxattr, [0, 0, 0]), (libc::SYS_fallocate, [0, 1, 0])]);
+    }),
+    ("pass an open file on through a socket, or keep one of a replica that is gone", |s| {
+        let calls = [libc::SYS_sendmsg, libc::SYS_sendmmsg, libc::SYS_recvmsg, libc::SYS_recvmmsg];
+        s.all_denied(&calls.map(|number| (number, [0, 0, 0])));
     }),
     ("have everything written out that its neighbours wrote", |s| {
         s.all_denied(&[(libc::SYS_sync, [0, 0, 0]), (libc::SYS_syncfs, [0, 0, 0])]);

@@ -94,6 +94,11 @@ const DENIED: &[c_long] = &[
     libc::SYS_open_by_handle_at,
     libc::SYS_name_to_handle_at,
     libc::SYS_fanotify_init,
+    // What passes open files on: a server and its replica share a socket, and neither is to keep what is the other's.
+    libc::SYS_sendmsg,
+    libc::SYS_sendmmsg,
+    libc::SYS_recvmsg,
+    libc::SYS_recvmmsg,
     // Other processes, and programs.
     libc::SYS_ptrace,
     libc::SYS_process_vm_readv,
