@@ -6,6 +6,7 @@ use std::time::Duration;
 use coppice_core::branch::{Branch, BranchState, Goal, MANAGED_ROLE};
 use coppice_core::budget::UsedUp;
 use coppice_core::login::key_of_login;
+use coppice_core::organization::Holder;
 use coppice_core::project::IpFiltering;
 use coppice_core::{BranchId, Error, InstanceId, Result, VercelLoginId};
 use coppice_engine::{BoxedServerStream, KeptRole, RoleVerifier, SharedEngine};
@@ -30,6 +31,8 @@ pub struct Connectable {
     pub root: BranchId,
     /// Replicas that accept connections.
     pub replicas: Vec<InstanceId>,
+    /// Who answers for it.
+    pub holder: Holder,
     /// Who may connect.
     pub ip_filtering: IpFiltering,
     /// The budget that keeps it asleep, if it sleeps.
@@ -87,8 +90,8 @@ impl Connections {
             (None, None) => KeptRole::Unknown,
         };
         let (root, replicas) = (found.root, found.replicas);
-        let (ip_filtering, used_up) = (found.ip_filtering, found.used_up);
-        Ok(Some(Connectable { branch, root, replicas, ip_filtering, used_up, kept }))
+        let (holder, ip_filtering, used_up) = (found.holder, found.ip_filtering, found.used_up);
+        Ok(Some(Connectable { branch, root, replicas, holder, ip_filtering, used_up, kept }))
     }
 
     async fn kept_role(&self, branch: &Branch, role: &str, kept: KeptVerifier) -> Result<KeptRole> {

@@ -6,6 +6,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use coppice_core::branch::BranchState;
 use coppice_core::budget::UsedUp;
+use coppice_core::organization::Holder;
 use coppice_core::project::IpFiltering;
 use coppice_core::{BranchId, InstanceId, Result};
 use coppice_engine::{BoxedServerStream, KeptRole, RoleVerifier};
@@ -27,6 +28,8 @@ pub struct Route {
     pub state: BranchState,
     /// Why it is in that state, when that is not obvious; empty otherwise.
     pub message: String,
+    /// Who answers for it: clients of a holder make room for those of others.
+    pub holder: Holder,
     /// Who may connect.
     pub ip_filtering: IpFiltering,
     /// The budget that keeps it asleep, if it sleeps.
@@ -47,6 +50,7 @@ impl Route {
             root: branch.clone(),
             state: BranchState::Ready,
             message: String::new(),
+            holder: Holder::from_trusted(branch.as_str()),
             ip_filtering: IpFiltering::default(),
             used_up: None,
             kept: KeptRole::Unknown,

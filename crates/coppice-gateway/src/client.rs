@@ -114,17 +114,25 @@ impl Gateway {
                 metrics::begun(began.elapsed(), woken);
                 match begun {
                     Begun::Own(server, session, _key) => {
-                        return pass_on(client.connection, server, session, address).await;
+                        let passed = pin!(pass_on(client.connection, server, session, address));
+                        return place.until_given(passed).await.unwrap_or_default();
                     }
                     Begun::Changes(server, session, _key) => {
                         let client = LogicalOnly::of(client.connection);
-                        return Box::pin(pass_on(client, server, session, address)).await;
+                        let passed = Box::pin(pass_on(client, server, session, address));
+                        return place.until_given(passed).await.unwrap_or_default();
                     }
                     Begun::Shared(mut member) => {
                         let over = member.pooled.over.clone();
                         // Wherever it was with the last session it had, that is not fit for others.
-                        let served = pin!(self.serve_member(&mut client, &mut member));
-                        until_over(over, served).await.unwrap_or(Ok(()))
+                        let served = pin!(self.serve_member(&mut client, &mut member, &place));
+                        let served = pin!(until_over(over, served));
+                        let served = place.until_given(served).await;
+                        match served {
+                            Some(served) => served.unwrap_or(Ok(())),
+                            None if place.is_waiting() => Err(Refusal::gives_way().into()),
+                            None => return,
+                        }
                     }
                 }
             }
@@ -197,7 +205,7 @@ impl Gateway {
         let authenticating = self.authenticate(client, &visit, asked, found, verifier);
         let authenticating = authenticating.instrument(tracing::debug_span!("authenticate"));
         let (found, proven) = within(visit.deadline, authenticating).await?;
-        place.sign_in().map_err(Full::refusal)?;
+        place.sign_in(&found.route.holder).map_err(Full::refusal)?;
         visit.check_address(&found)?;
         visit.destination.check_database()?;
         if visit.destination.is_pooled {

@@ -6,14 +6,17 @@
 //! at the door, to cancel a statement or to be told properly.
 //!
 //! Where strangers of many addresses have taken all, whoever comes gets the place
-//! of the one that has gone longest without signing in.
+//! of the one that has gone longest without signing in. Where clients that have signed in
+//! have, theirs have that are of whoever has most: one that waits, or the last that came.
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use coppice_core::network;
+use coppice_core::organization::Holder;
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
@@ -27,6 +30,10 @@ const DOOR_PER_ADDRESS_MAX: usize = 4;
 
 /// For so long nobody's place is given to another: most clients sign in meanwhile.
 const UNDISPLACED: Duration = Duration::from_millis(250);
+
+/// The part of all places, as a divisor, that is left for clients that sign in: those that have signed in
+/// are not asked to make room by strangers.
+const LEFT: usize = 8;
 
 /// Why there is no place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,6 +65,8 @@ struct Taken {
     by_address: HashMap<IpAddr, Counts>,
     /// Who has not signed in, but for those at the door, by the order in which they came.
     starting: BTreeMap<u64, Starter>,
+    /// Who has signed in, by who answers for the branch, by the same order.
+    staying: HashMap<Holder, BTreeMap<u64, Arc<Stay>>>,
     /// How many have come.
     came: u64,
 }
@@ -66,6 +75,14 @@ struct Starter {
     source: Option<IpAddr>,
     since: Instant,
     displaced: CancellationToken,
+}
+
+/// The stay of a client that has signed in.
+#[derive(Debug, Default)]
+struct Stay {
+    source: Option<IpAddr>,
+    is_waiting: AtomicBool,
+    gives_way: CancellationToken,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -92,6 +109,8 @@ pub(crate) struct Place {
     /// Which of those that came it is.
     number: u64,
     displaced: CancellationToken,
+    /// Once its client has signed in: with whoever answers for its branch.
+    stay: Option<(Holder, Arc<Stay>)>,
 }
 
 impl Counts {
@@ -139,6 +158,34 @@ impl Taken {
         starter.displaced.cancel();
         true
     }
+
+    /// Frees the place of a client of who has most, for one of a holder that has fewer; tells whether there
+    /// was one. Who waits for its client to say something loses least.
+    fn give_way(&mut self, to: &Holder) -> bool {
+        let own = self.staying.get(to).map_or(0, BTreeMap::len);
+        let Some((of, stays)) = self.staying.iter().max_by_key(|(_, stays)| stays.len()) else {
+            return false;
+        };
+        if stays.len() <= own + 1 {
+            return false;
+        }
+        let waiting = stays.iter().find(|(_, stay)| stay.is_waiting.load(Ordering::Relaxed));
+        let Some((number, stay)) = waiting.or_else(|| stays.last_key_value()) else { return false };
+        let (of, number, stay) = (of.clone(), *number, stay.clone());
+        self.forget(&of, number);
+        self.remove(Stand::SignedIn, stay.source);
+        stay.gives_way.cancel();
+        true
+    }
+
+    fn forget(&mut self, of: &Holder, number: u64) {
+        if let Some(stays) = self.staying.get_mut(of) {
+            stays.remove(&number);
+            if stays.is_empty() {
+                self.staying.remove(of);
+            }
+        }
+    }
 }
 
 impl Places {
@@ -183,7 +230,7 @@ impl Places {
         if stand == Stand::Starting {
             taken.starting.insert(number, Starter { source, since: now, displaced: displaced.clone() });
         }
-        Ok(Place { places: self.clone(), source, stand, number, displaced })
+        Ok(Place { places: self.clone(), source, stand, number, displaced, stay: None })
     }
 }
 
@@ -230,8 +277,28 @@ impl Place {
         }
     }
 
-    /// Makes it a place of a client that has signed in.
-    pub(crate) fn sign_in(&mut self) -> Result<(), Full> {
+    /// Works until that has ended, or the place of its client, who has signed in, is another's; none then.
+    pub(crate) async fn until_given<T>(&self, work: impl Future<Output = T>) -> Option<T> {
+        match &self.stay {
+            Some((_, stay)) => stay.gives_way.run_until_cancelled(work).await,
+            None => Some(work.await),
+        }
+    }
+
+    /// Whether its client has nothing under way.
+    pub(crate) fn is_waiting(&self) -> bool {
+        self.stay.as_ref().is_some_and(|(_, stay)| stay.is_waiting.load(Ordering::Relaxed))
+    }
+
+    /// Says whether its client has nothing under way: it makes room before others.
+    pub(crate) fn set_waiting(&self, is_waiting: bool) {
+        if let Some((_, stay)) = &self.stay {
+            stay.is_waiting.store(is_waiting, Ordering::Relaxed);
+        }
+    }
+
+    /// Makes it a place of a client that has signed in to a branch of this holder.
+    pub(crate) fn sign_in(&mut self, holder: &Holder) -> Result<(), Full> {
         let mut taken = self.places.taken.lock();
         if self.displaced.is_cancelled() {
             return Err(Full::Gateway);
@@ -239,10 +306,17 @@ impl Place {
         if taken.of_address(self.source).signed_in >= self.places.limits.per_address {
             return Err(Full::Address);
         }
+        let total = self.places.limits.total;
+        if taken.all.signed_in >= total - total / LEFT && !taken.give_way(holder) {
+            return Err(Full::Gateway);
+        }
         taken.starting.remove(&self.number);
         taken.remove(self.stand, self.source);
         self.stand = Stand::SignedIn;
         taken.add(self.stand, self.source);
+        let stay = Arc::new(Stay { source: self.source, ..Stay::default() });
+        taken.staying.entry(holder.clone()).or_default().insert(self.number, stay.clone());
+        self.stay = Some((holder.clone(), stay));
         Ok(())
     }
 }
@@ -251,6 +325,12 @@ impl Drop for Place {
     fn drop(&mut self) {
         let mut taken = self.places.taken.lock();
         taken.starting.remove(&self.number);
+        if let Some((holder, stay)) = &self.stay {
+            if stay.gives_way.is_cancelled() {
+                return;
+            }
+            taken.forget(holder, self.number);
+        }
         if !self.displaced.is_cancelled() {
             taken.remove(self.stand, self.source);
         }
@@ -263,6 +343,10 @@ mod tests {
 
     const LIMITS: ConnectionLimits =
         ConnectionLimits { total: 100, per_address: 5, starting: 60, starting_per_address: 10 };
+
+    fn holder(name: &str) -> Holder {
+        Holder::from_trusted(name)
+    }
 
     fn address(last: u8) -> Option<IpAddr> {
         Some(IpAddr::from([192, 0, 2, last]))
@@ -309,7 +393,7 @@ mod tests {
         for last in 0..8 {
             for _ in 0..LIMITS.per_address {
                 let mut place = places.enter(address(last)).expect("a place");
-                assert_eq!(place.sign_in(), Ok(()));
+                assert_eq!(place.sign_in(&holder("one")), Ok(()));
                 clients.push(place);
             }
         }
@@ -332,9 +416,9 @@ mod tests {
         let now = Instant::now() + UNDISPLACED;
         let mut client = places.enter_at(address(201), now).expect("a place");
         assert!(first.is_cancelled());
-        assert_eq!((client.check(), client.sign_in()), (Ok(()), Ok(())));
-        assert_eq!(strangers[0].sign_in(), Err(Full::Gateway), "its place is another's");
-        assert_eq!(strangers[1].sign_in(), Ok(()));
+        assert_eq!((client.check(), client.sign_in(&holder("one"))), (Ok(()), Ok(())));
+        assert_eq!(strangers[0].sign_in(&holder("one")), Err(Full::Gateway), "its place is another's");
+        assert_eq!(strangers[1].sign_in(&holder("one")), Ok(()));
         let others: Vec<_> =
             (0..5).map(|last| places.enter_at(address(last), now).expect("a place")).collect();
         assert_eq!(strangers.iter().filter(|place| place.displaced.is_cancelled()).count(), 4);
@@ -349,10 +433,49 @@ mod tests {
         let places = Places::new(LIMITS);
         let mut clients: Vec<_> =
             (0..LIMITS.per_address + 1).map(|_| places.enter(address(1)).expect("a place")).collect();
-        let signed_in: Vec<_> = clients.iter_mut().map(Place::sign_in).collect();
+        let signed_in: Vec<_> = clients.iter_mut().map(|place| place.sign_in(&holder("one"))).collect();
         assert_eq!(signed_in.iter().filter(|result| result.is_ok()).count(), LIMITS.per_address);
         assert_eq!(signed_in.last(), Some(&Err(Full::Address)));
         assert_eq!(places.taken_and_starting(), (LIMITS.per_address + 1, 1));
+    }
+
+    /// As many clients of a holder as may sign in, of addresses from this one on.
+    fn sign_in_all(places: &Arc<Places>, of: &Holder, from: u8) -> Vec<Place> {
+        let mut clients = vec![];
+        for last in from.. {
+            for _ in 0..LIMITS.per_address {
+                let mut place = places.enter(address(last)).expect("a place");
+                if place.sign_in(of).is_err() {
+                    return clients;
+                }
+                clients.push(place);
+            }
+        }
+        clients
+    }
+
+    #[test]
+    fn who_has_most_makes_room_for_clients_of_others() {
+        let places = Places::new(LIMITS);
+        let (many, few, none) = (holder("many"), holder("few"), holder("none"));
+        let crowd = sign_in_all(&places, &many, 0);
+        assert_eq!(crowd.len(), 88, "an eighth is left for who signs in");
+        let has_gone =
+            |place: &Place| place.stay.as_ref().is_some_and(|(_, stay)| stay.gives_way.is_cancelled());
+        let gone = || crowd.iter().enumerate().filter(|(_, place)| has_gone(place)).map(|(at, _)| at);
+        crowd[40].set_waiting(true);
+        crowd[41].set_waiting(true);
+        crowd[41].set_waiting(false);
+        let others = sign_in_all(&places, &few, 100);
+        assert_eq!(others.len(), 44, "until both have as many");
+        assert_eq!(gone().collect::<Vec<_>>(), [&[40][..], &(45..88).collect::<Vec<_>>()].concat());
+        let mut third = places.enter(address(200)).expect("a place");
+        assert_eq!(third.sign_in(&none), Ok(()), "who has none gets one");
+        assert_eq!(places.taken.lock().all.signed_in, 88);
+        drop((crowd, others, third));
+        let taken = places.taken.lock();
+        assert_eq!(taken.all, Counts::default());
+        assert!(taken.staying.is_empty() && taken.by_address.is_empty());
     }
 
     #[test]

@@ -161,6 +161,13 @@ impl Refusal {
         Self::new(Reason::TooMany, sqlstate::TOO_MANY_CONNECTIONS, "sorry, too many clients already")
     }
 
+    /// For a client that was signed in and has nothing under way.
+    pub(crate) fn gives_way() -> Self {
+        let message = "all connections are taken, and this one waited: it made room for who has fewer";
+        Self::new(Reason::TooMany, sqlstate::IDLE_SESSION_TIMEOUT, message)
+            .with_hint("Connect again when you need to. Keep fewer connections open that wait.")
+    }
+
     pub(crate) fn too_many_of_address() -> Self {
         Self::new(Reason::TooMany, sqlstate::TOO_MANY_CONNECTIONS, "too many connections from this address")
             .with_hint("Close some, or try again in a moment.")

@@ -34,5 +34,7 @@ pub const ADMIN_SHUTDOWN: &str = "57P01";
 pub const CRASH_SHUTDOWN: &str = "57P02";
 /// Class 57: the server is not up yet, or not any more.
 pub const CANNOT_CONNECT_NOW: &str = "57P03";
+/// Class 57: the session waited for longer than it may.
+pub const IDLE_SESSION_TIMEOUT: &str = "57P05";
 /// Class XX: a fault of the server's own.
 pub const INTERNAL_ERROR: &str = "XX000";

@@ -3,6 +3,7 @@
 use chrono::{DateTime, Utc};
 use coppice_core::branch::Branch;
 use coppice_core::budget::UsedUp;
+use coppice_core::organization::Holder;
 use coppice_core::project::{AllowedRange, IpFiltering};
 use coppice_core::{BranchId, HostId, InstanceId};
 use sqlx::types::Json;
@@ -21,6 +22,8 @@ pub struct ConnectionTarget {
     pub root: BranchId,
     /// Replicas that accept connections.
     pub replicas: Vec<InstanceId>,
+    /// Who answers for it.
+    pub holder: Holder,
     /// Who may connect.
     pub ip_filtering: IpFiltering,
     /// Whether its primary accepts connections while the branch is made something else.
@@ -76,9 +79,12 @@ impl Store {
                                     where i.branch_id = b.id and i.role = 'primary' and i.is_ready
                                       and v.state = 'admitted') as serves_meanwhile,
                     o.disabled_by_admin or o.billing_status <> 'ok' as is_disabled, b.hands_over,
+                    coalesce(u.holder, o.id) as holder,
                     {USED_UP}
              from branches b join projects p on p.id = b.project_id
              join organizations o on o.id = p.organization_id
+             left join members m on m.organization_id = o.id and m.role = 'owner'
+             left join users u on u.id = m.user_id
              left join budgets g on b.goal = 'hibernated'
                  and g.subject_id = exhausted_budget(p.organization_id, p.id, b.id, b.made_with)
              left join branch_verifiers k on k.branch_id = b.id and k.role = $2
@@ -98,6 +104,7 @@ impl Store {
                     .into_iter()
                     .map(InstanceId::from_trusted)
                     .collect(),
+                holder: Holder::from_trusted(row.try_get::<String, _>("holder")?),
                 ip_filtering: IpFiltering { enabled: row.try_get("ip_filtering_enabled")?, ranges: ranges.0 },
                 serves_meanwhile: row.try_get("serves_meanwhile")?,
                 hands_over: row.try_get("hands_over")?,

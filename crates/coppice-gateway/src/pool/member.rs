@@ -13,6 +13,7 @@ use crate::gateway::Gateway;
 use crate::keys::{KnownKey, Target};
 use crate::metrics;
 use crate::negotiate::Client;
+use crate::places::Place;
 use crate::pool::backend::{Backend, PoolKey, Reported, User, is_digest};
 use crate::pool::exchange::{Broken, Exchange, HELD_MAX, Outcome, State};
 use crate::pool::idle::{self, Wish};
@@ -88,7 +89,7 @@ impl Gateway {
     ) -> Result<Member, End> {
         let unknown = || Refusal::wrong_password(&visit.destination.user_as_sent);
         let branch = visit.destination.branch.clone().ok_or_else(unknown)?;
-        let pool = self.pools.of(&branch);
+        let pool = self.pools.of(&branch, &found.route.holder);
         let parameters = visit.destination.parameters.iter();
         let parameters = parameters.filter(|(name, _)| name != "application_name").cloned().collect();
         let key = pool.keys.of(PoolKey { parameters, verifier: proven.verifier.clone() });
@@ -120,12 +121,19 @@ impl Gateway {
     }
 
     /// Serves a client of a pool until it is gone.
-    pub(crate) async fn serve_member(&self, client: &mut Client, member: &mut Member) -> Result<(), End> {
+    pub(crate) async fn serve_member(
+        &self,
+        client: &mut Client,
+        member: &mut Member,
+        place: &Place,
+    ) -> Result<(), End> {
         loop {
             client.connection.trim(HELD_MAX);
+            place.set_waiting(true);
             if idle::wait(&mut client.connection, &mut member.statements).await? == Wish::Leave {
                 return Ok(());
             }
+            place.set_waiting(false);
             let backend = match self.lend(client, member, None).await {
                 Ok(backend) => backend,
                 // It may try again, and need not connect for that.

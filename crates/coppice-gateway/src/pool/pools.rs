@@ -6,6 +6,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use coppice_core::BranchId;
+use coppice_core::organization::Holder;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
@@ -30,6 +31,8 @@ pub(crate) struct Pools {
     by_branch: Mutex<HashMap<BranchId, Weak<Pool>>>,
     /// Bytes that all clients have us keep.
     kept: Arc<AtomicUsize>,
+    /// And those of the branches of each holder.
+    kept_of: Mutex<HashMap<Holder, Weak<AtomicUsize>>>,
     unused: Arc<AtomicUsize>,
 }
 
@@ -44,8 +47,8 @@ pub(crate) struct Pool {
 }
 
 impl Pools {
-    /// The pool of a branch.
-    pub(crate) fn of(&self, branch: &BranchId) -> Arc<Pool> {
+    /// The pool of a branch that this holder answers for.
+    pub(crate) fn of(&self, branch: &BranchId, holder: &Holder) -> Arc<Pool> {
         let mut pools = self.by_branch.lock();
         if let Some(pool) = pools.get(branch).and_then(Weak::upgrade) {
             return pool;
@@ -54,12 +57,23 @@ impl Pools {
         let pool = Arc::new(Pool {
             places: Places::new(CAPACITY_AT_FIRST),
             keys: Shared::default(),
-            library: Library::new(Room::beside(&self.kept)),
+            library: Library::new(Room::beside(&self.kept_of(holder), &self.kept)),
             unused: self.unused.clone(),
             is_watched: AtomicBool::new(false),
         });
         pools.insert(branch.clone(), Arc::downgrade(&pool));
         pool
+    }
+
+    fn kept_of(&self, holder: &Holder) -> Arc<AtomicUsize> {
+        let mut known = self.kept_of.lock();
+        if let Some(kept) = known.get(holder).and_then(Weak::upgrade) {
+            return kept;
+        }
+        known.retain(|_, kept| kept.strong_count() > 0);
+        let kept = Arc::default();
+        known.insert(holder.clone(), Arc::downgrade(&kept));
+        kept
     }
 }
 

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
 use coppice_core::branch::BranchState;
+use coppice_core::organization::Holder;
 use coppice_core::project::{AllowedRange, IpFiltering};
 use coppice_core::proxies::TrustedProxies;
 use coppice_core::{BranchId, Error, InstanceId, Result};
@@ -42,6 +43,7 @@ struct OneBranch {
     state: watch::Receiver<BranchState>,
     set_state: watch::Sender<BranchState>,
     ip_filtering: watch::Receiver<IpFiltering>,
+    holder: watch::Receiver<Holder>,
     /// Verifiers that were kept when it went to sleep.
     kept: Option<BTreeMap<String, String>>,
     may_wake: Arc<AtomicBool>,
@@ -58,6 +60,7 @@ impl OneBranch {
             root: self.branch.clone(),
             state,
             message: String::new(),
+            holder: self.holder.borrow().clone(),
             ip_filtering: self.ip_filtering.borrow().clone(),
             used_up: None,
             kept: match &self.kept {
@@ -147,6 +150,7 @@ pub(crate) struct TestGateway {
     pub(crate) admin: tokio_postgres::Client,
     pub(crate) state: watch::Sender<BranchState>,
     pub(crate) ip_filtering: watch::Sender<IpFiltering>,
+    pub(crate) holder: watch::Sender<Holder>,
     pub(crate) may_wake: Arc<AtomicBool>,
     pub(crate) wakes: Arc<AtomicU32>,
     pub(crate) stop: CancellationToken,
@@ -200,6 +204,7 @@ impl TestGateway {
         let branch = BranchId::generate();
         let own_admin = postgres.admin().await;
         let (ip_filtering, ip_filtering_seen) = watch::channel(IpFiltering::default());
+        let (holder, holder_seen) = watch::channel(Holder::from_trusted("usr_1"));
         let (may_wake, wakes) = (Arc::<AtomicBool>::default(), Arc::<AtomicU32>::default());
         let row = admin.query_one("select rolpassword from pg_authid where rolname = $1", &[&role]).await;
         let kept = BTreeMap::from([(role.clone(), row.unwrap().get(0))]);
@@ -210,6 +215,7 @@ impl TestGateway {
             state: state_seen,
             set_state: state.clone(),
             ip_filtering: ip_filtering_seen,
+            holder: holder_seen,
             kept: Some(kept),
             may_wake: may_wake.clone(),
             wakes: wakes.clone(),
@@ -232,6 +238,7 @@ impl TestGateway {
             admin,
             state,
             ip_filtering,
+            holder,
             may_wake,
             wakes,
             stop,

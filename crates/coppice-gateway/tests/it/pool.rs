@@ -7,6 +7,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use coppice_core::branch::BranchState;
+use coppice_core::organization::Holder;
 use tokio_postgres::error::SqlState;
 use tokio_postgres::{Client, NoTls};
 
@@ -101,6 +102,27 @@ async fn many_clients_share_few_sessions_and_each_transaction_has_one() {
     assert_eq!(one::<i64>(&client, "select count(*) from seen").await, 60);
     let sessions = one::<i64>(&client, "select count(distinct pid) from seen").await;
     assert!((2..=3).contains(&sessions), "{sessions}");
+}
+
+#[tokio::test]
+async fn a_client_that_waits_makes_room_for_one_of_somebody_who_has_fewer() {
+    let gateway = TestGateway::with(|config| config.limits.total = 8).await;
+    let mut at_work = gateway.pooled().await;
+    let transaction = at_work.transaction().await.unwrap();
+    let mut waiting = vec![];
+    // One place is left for who signs in.
+    for _ in 0..6 {
+        waiting.push(gateway.pooled().await);
+    }
+    assert!(gateway.refusal("").await.contains("too many clients"), "who has all gets no more");
+    gateway.holder.send_replace(Holder::from_trusted("usr_2"));
+    let other = gateway.pooled().await;
+    assert!(other.simple_query("select 1").await.is_ok());
+    eventually("one that waits is sent away", async || waiting[0].is_closed()).await;
+    assert!(transaction.simple_query("select 1").await.is_ok(), "who is at work stays");
+    for client in &waiting[1..] {
+        assert!(client.simple_query("select 1").await.is_ok(), "one place was needed");
+    }
 }
 
 #[tokio::test]

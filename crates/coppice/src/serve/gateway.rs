@@ -61,6 +61,7 @@ fn route(found: Connectable) -> Route {
         root: found.root,
         state: found.branch.state,
         message: found.branch.message,
+        holder: found.holder,
         ip_filtering: found.ip_filtering,
         used_up: found.used_up,
         kept: found.kept,

@@ -12,6 +12,7 @@ use axum::body::{Body, to_bytes};
 use axum::http::Request;
 use coppice_api::gateway_routes;
 use coppice_core::branch::BranchState;
+use coppice_core::organization::Holder;
 use coppice_core::project::{AllowedRange, IpFiltering};
 use coppice_core::proxies::TrustedProxies;
 use coppice_core::{BranchId, Error, InstanceId, Result};
@@ -75,6 +76,7 @@ impl Branches for OneBranch {
             root,
             state,
             message: String::new(),
+            holder: Holder::from_trusted("usr_1"),
             ip_filtering,
             used_up: None,
             kept,
