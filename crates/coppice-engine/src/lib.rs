@@ -109,6 +109,9 @@ pub struct LogRetention {
     pub age: Duration,
     /// Most bytes of one instance; the oldest go first.
     pub bytes_max: u64,
+    /// Where the file system that they are on has less room than this, in bytes, instances have fewer: those that
+    /// have most lose first.
+    pub free_min: u64,
 }
 
 /// What makes branches real.

@@ -97,6 +97,29 @@ struct Removable {
     bytes: u64,
 }
 
+/// What became of a log directory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Trimmed {
+    /// Files and directories that went.
+    removed: u32,
+    /// Bytes that stay.
+    left: u64,
+}
+
+/// The most that each may have for so many bytes less in all, where who has most loses first.
+fn level(mut sizes: Vec<u64>, less: u64) -> u64 {
+    sizes.sort_unstable_by_key(|size| std::cmp::Reverse(*size));
+    let mut largest = 0_u64;
+    for (count, (at, size)) in (1..).zip(sizes.iter().enumerate()) {
+        largest += size;
+        let next = sizes.get(at + 1).copied().unwrap_or_default();
+        if largest - count * next >= less {
+            return (largest - less) / count;
+        }
+    }
+    0
+}
+
 /// What is in a log directory.
 #[derive(Debug, Default)]
 struct Found {
@@ -125,8 +148,8 @@ impl LogDirectory {
     /// Removes what is too old, then the oldest of what is too much. What the
     /// server writes to stays: the newest of each kind, by name and by time.
     /// Directories go; a server makes none.
-    pub(super) fn trim(&self, retention: &LogRetention, now: DateTime<chrono::Utc>) -> io::Result<u32> {
-        let Some(directory) = &self.0 else { return Ok(0) };
+    fn trim(&self, retention: &LogRetention, now: DateTime<chrono::Utc>) -> io::Result<Trimmed> {
+        let Some(directory) = &self.0 else { return Ok(Trimmed::default()) };
         let Found { files: found, directories } = self.look(directory)?;
         let mut kept: Vec<CString> = vec![];
         for ending in [&b".json"[..], b".log"] {
@@ -150,7 +173,7 @@ impl LogDirectory {
             directory.remove_some(&name, ENTRIES_AT_ONCE)?;
             removed += 1;
         }
-        Ok(removed)
+        Ok(Trimmed { removed, left: total })
     }
 }
 
@@ -166,26 +189,55 @@ impl HostEngine {
     /// When the instances can't be listed; one whose logs can't be removed
     /// keeps none of the others from it.
     pub fn trim_logs(&self, retention: &LogRetention) -> Result<()> {
-        let action = || "listing the instances";
-        let instances = match std::fs::read_dir(self.layout().data_dir().join("instances")) {
-            Ok(instances) => instances,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-            Err(error) => return Err(EngineError::io(action())(error)),
-        };
-        for instance in instances {
-            let name = instance.map_err(EngineError::io(action()))?.file_name();
-            let instance = InstanceId::from_trusted(name.to_string_lossy());
-            let trim = |directory: LogDirectory| {
-                let trimmed = directory.trim(retention, chrono::Utc::now());
-                trimmed.map_err(EngineError::io("removing old logs"))
-            };
-            match self.log_files(&instance).and_then(trim) {
-                Ok(0) => {}
-                Ok(count) => tracing::debug!(%instance, "removed {count} old logs of {instance}"),
-                Err(error) => tracing::warn!(%instance, "logs of {instance}: {}", error.chain()),
-            }
+        let instances = self.instances_with_files()?;
+        let left: Vec<_> = instances.iter().map(|instance| self.trim_logs_of(instance, retention)).collect();
+        let data_dir = self.layout().data_dir();
+        let room = rustix::fs::statvfs(data_dir)
+            .map_err(EngineError::io(format!("asking for room in {}", data_dir.display())))?;
+        let shortage = retention.free_min.saturating_sub(room.f_bavail * room.f_frsize);
+        if shortage == 0 {
+            return Ok(());
+        }
+        let bytes_max = level(left, shortage);
+        tracing::warn!(
+            "{} is short of room, so logs of more than {bytes_max} bytes of an instance give way",
+            data_dir.display()
+        );
+        let retention = LogRetention { bytes_max, ..retention.clone() };
+        for instance in &instances {
+            self.trim_logs_of(instance, &retention);
         }
         Ok(())
+    }
+
+    fn instances_with_files(&self) -> Result<Vec<InstanceId>> {
+        let action = || "listing the instances";
+        let found = match std::fs::read_dir(self.layout().data_dir().join("instances")) {
+            Ok(found) => found,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(vec![]),
+            Err(error) => return Err(EngineError::io(action())(error)),
+        };
+        let name = |entry: io::Result<std::fs::DirEntry>| {
+            let name = entry.map_err(EngineError::io(action()))?.file_name();
+            Ok(InstanceId::from_trusted(name.to_string_lossy()))
+        };
+        found.map(name).collect()
+    }
+
+    /// Returns how many bytes of its logs are left.
+    fn trim_logs_of(&self, instance: &InstanceId, retention: &LogRetention) -> u64 {
+        let trim = |directory: LogDirectory| {
+            let trimmed = directory.trim(retention, chrono::Utc::now());
+            trimmed.map_err(EngineError::io("removing old logs"))
+        };
+        let Trimmed { removed, left } = self.log_files(instance).and_then(trim).unwrap_or_else(|error| {
+            tracing::warn!(%instance, "logs of {instance}: {}", error.chain());
+            Trimmed::default()
+        });
+        if removed > 0 {
+            tracing::debug!(%instance, "removed {removed} old logs of {instance}");
+        }
+        left
     }
 }
 
@@ -202,7 +254,7 @@ mod tests {
     const FIRST: &str = "postgresql-20260102-030405.json";
 
     fn retention(age_secs: u64, bytes_max: u64) -> LogRetention {
-        LogRetention { age: Duration::from_secs(age_secs), bytes_max }
+        LogRetention { age: Duration::from_secs(age_secs), bytes_max, free_min: 0 }
     }
 
     /// A file that was last written so many seconds ago.
@@ -262,7 +314,8 @@ mod tests {
         assert!(open(&root.path().join("log")).is_err());
         let missing = open(&root.path().join("nothing")).expect("readable");
         assert!(missing.list().expect("readable").is_empty());
-        assert_eq!(missing.trim(&retention(0, 0), chrono::Utc::now()).expect("nothing to do"), 0);
+        let trimmed = missing.trim(&retention(0, 0), chrono::Utc::now()).expect("nothing to do");
+        assert_eq!(trimmed, Trimmed::default());
     }
 
     #[test]
@@ -274,10 +327,20 @@ mod tests {
         write(root.path(), "postgresql-20260104-030405.json", 10, 400);
         write(root.path(), "postgresql-20260104-030405.log", 0, 400);
         let directory = open(root.path()).expect("readable");
-        let trim = |age| directory.trim(&retention(age, 1 << 30), chrono::Utc::now()).expect("trimmed");
+        let trim =
+            |age| directory.trim(&retention(age, 1 << 30), chrono::Utc::now()).expect("trimmed").removed;
         assert_eq!((trim(2000), trim(900), trim(900)), (0, 2, 0));
         assert_eq!(trim(1), 1);
         assert_eq!(names(root.path()), ["postgresql-20260104-030405.json", "postgresql-20260104-030405.log"]);
+    }
+
+    #[test]
+    fn who_has_most_gives_way_first() {
+        assert_eq!(level(vec![10, 500, 300], 100), 400);
+        assert_eq!(level(vec![10, 500, 300], 300), 250);
+        assert_eq!(level(vec![10, 500, 300], 809), 0);
+        assert_eq!(level(vec![10, 500, 300], 10_000), 0);
+        assert_eq!(level(vec![], 1), 0);
     }
 
     #[test]
@@ -292,7 +355,8 @@ mod tests {
         write(root.path(), "postgresql-20260102-120000.json", 100_000, 10);
         fs::create_dir_all(root.path().join("directory/deeper")).expect("a directory");
         let directory = open(root.path()).expect("readable");
-        let trim = |bytes| directory.trim(&retention(1 << 30, bytes), chrono::Utc::now()).expect("trimmed");
+        let trim =
+            |bytes| directory.trim(&retention(1 << 30, bytes), chrono::Utc::now()).expect("trimmed").removed;
         assert_eq!(trim(350_000), 2, "one file, and the directory");
         assert!(!names(root.path()).contains(&"anything".to_owned()));
         trim(0);

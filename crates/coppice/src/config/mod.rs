@@ -180,12 +180,14 @@ impl ServeArgs {
         let trusted_proxies = trusted_proxies(set.trusted_proxies.as_deref().unwrap_or_default())?;
         let listen = address(set.listen, DEFAULT_LISTEN)?;
         let public_url = set.public_url.as_deref().map(public_url).transpose()?;
+        let storage = storage_options(&set)?;
         Ok(Config {
+            log_retention: log_retention(&set, &storage)?,
             store: set.store.place(&data_dir)?,
             store_interval: set.store.interval()?,
             drill_every: set.store.drill_every()?,
             data_dir,
-            storage: storage_options(&set)?,
+            storage,
             limits: limits(&set),
             api: api(&set, trusted_proxies.clone(), Hosts::new(public_url.as_deref(), listen.ip()))?,
             strangers: strangers(&set)?,
@@ -215,14 +217,6 @@ impl ServeArgs {
                 CREATE_WAIT,
                 0..=CREATE_WAIT_MAX,
             )?,
-            log_retention: LogRetention {
-                age: DAY * within("logs_retention_days", set.logs_retention_days.unwrap_or(14), 1..=3650)?,
-                bytes_max: u64::from(within(
-                    "logs_size_mib",
-                    set.logs_size_mib.unwrap_or(512),
-                    32..=u32::MAX,
-                )?) << 20,
-            },
             auth: AuthConfig::new(set.auth)?,
             orb: set.orb.orb(set.billing.uses_orb())?,
             marketplace: set.aws_marketplace.marketplace()?,
@@ -331,6 +325,15 @@ fn read_token(path: &Path) -> anyhow::Result<MetricsToken> {
 fn read_file(path: &Path) -> anyhow::Result<Settings> {
     let text = std::fs::read_to_string(path).with_context(|| format!("reading {}", path.display()))?;
     toml::from_str(&text).with_context(|| format!("understanding {}", path.display()))
+}
+
+fn log_retention(set: &Settings, storage: &StorageOptions) -> anyhow::Result<LogRetention> {
+    let size_mib = within("logs_size_mib", set.logs_size_mib.unwrap_or(512), 32..=u32::MAX)?;
+    Ok(LogRetention {
+        age: DAY * within("logs_retention_days", set.logs_retention_days.unwrap_or(14), 1..=3650)?,
+        bytes_max: u64::from(size_mib) << 20,
+        free_min: storage.host_reserve_bytes / 2,
+    })
 }
 
 fn storage_options(set: &Settings) -> anyhow::Result<StorageOptions> {
