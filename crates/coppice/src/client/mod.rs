@@ -16,6 +16,7 @@ mod github;
 mod http;
 mod invoice;
 mod key;
+mod listeners;
 mod login;
 mod logs;
 mod lookup;

@@ -1,5 +1,6 @@
 //! Which server is meant. A credential is shown to no other one.
 
+use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -7,6 +8,7 @@ use anyhow::Context;
 use reqwest::Url;
 use serde::Deserialize;
 
+use super::listeners;
 use super::transport::{answered, http_client, local_client};
 use crate::refusal::Refused;
 use crate::serve::ServeRecord;
@@ -120,6 +122,12 @@ pub(super) async fn of_data_dir(http: &reqwest::Client, data_dir: &Path) -> anyh
     loop {
         let record = ServeRecord::of(data_dir).with_context(stopped)?;
         let url = format!("http://{}", record.reachable_api());
+        let account = std::fs::metadata(data_dir).with_context(stopped)?.uid();
+        anyhow::ensure!(
+            listeners::are_of(record.reachable_api(), account).with_context(stopped)?,
+            "a program of another account listens at {url}, so no key was sent there: find it with `ss -ltnp`, end it, \
+             then start the server again"
+        );
         let found = identity(http, &url).await.with_context(stopped)?;
         if found.installation == installation && found.process == record.process {
             return Ok(url);
