@@ -69,9 +69,10 @@ impl Server {
         if branch["parentID"].is_string() {
             return None;
         }
-        let name = &branch["name"];
+        // By its id: others chose its name, and this is in the platform's own words.
+        let id = &branch["id"];
         Some(answer::refused(&format!(
-            "The branch {name} has no parent: its data is nowhere else. Ask the person whether {} may be done to it. \
+            "The branch {id} has no parent: its data is nowhere else. Ask the person whether {} may be done to it. \
              If so, call again with the same arguments and confirm = {:?}.",
             tool.tool.name,
             self.confirmations.make(credential, &what)
