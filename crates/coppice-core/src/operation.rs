@@ -100,11 +100,15 @@ macro_rules! operations {
 pub const RUN_SQL_AT_CONSOLE: Operation =
     Operation::new("runSqlAtConsole", Scope::CredentialsRead).running_sql();
 
-/// Whether the grant covers an operation that needs a fresh sign-in in a browser. A key with such a grant may be made
-/// only after one.
+/// What lets somebody in to databases, or shows what is in them.
+const OF_DATA: [Scope; 3] = [Scope::CredentialsRead, Scope::CredentialsWrite, Scope::DataRead];
+
+/// Whether the grant covers an operation that needs a fresh sign-in in a browser, or what is in databases. A key with
+/// such a grant may be made only after one: it outlives the session that made it.
 pub fn needs_fresh_sign_in(grant: &Grant) -> bool {
     let is_allowed = |operation: &Operation| operation.scope.is_some_and(|scope| grant.has_scope(scope));
-    ALL.iter().any(|operation| operation.asks_anew && is_allowed(operation))
+    OF_DATA.iter().any(|scope| grant.has_scope(*scope))
+        || ALL.iter().any(|operation| operation.asks_anew && is_allowed(operation))
 }
 
 use CallerRule::{Owner, User};
@@ -137,16 +141,20 @@ operations! {
     LIST_GITHUB_APP_INSTALLATIONS = Operation::new("listGithubAppInstallations", Scope::ProjectRead);
     CREATE_GITHUB_APP_INSTALLATION = Operation::new("createGithubAppInstallation", Scope::OrgWrite)
         .while_enabled()
+        .asking_anew()
         .limited_keys(Refused);
     UPDATE_GITHUB_APP_INSTALLATION = Operation::new("updateGithubAppInstallation", Scope::OrgWrite)
         .while_enabled()
+        .asking_anew()
         .limited_keys(Refused);
     GET_GITHUB_REPOSITORY = Operation::new("getGithubRepository", Scope::ProjectRead);
     CREATE_GITHUB_REPOSITORY = Operation::new("createGithubRepository", Scope::ProjectWrite)
         .while_enabled()
+        .asking_anew()
         .limited_keys(RefusedWithLogin);
     UPDATE_GITHUB_REPOSITORY = Operation::new("updateGithubRepository", Scope::ProjectWrite)
         .while_enabled()
+        .asking_anew()
         .limited_keys(RefusedWithLogin);
     DELETE_GITHUB_REPOSITORY = Operation::new("deleteGithubRepository", Scope::ProjectWrite);
 

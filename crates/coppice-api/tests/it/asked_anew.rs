@@ -89,6 +89,9 @@ fn a_browser_that_was_found_signed_in_lets_nobody_in_who_is_asked_for_nothing() 
         &["org:write"],
         &["invite:write", "project:read"],
         &["branch:write"],
+        &["branch:read", "credentials:read"],
+        &["credentials:write"],
+        &["data:read"],
     ] {
         is_asked(&by_door(&http, &browser, "POST", "/api-keys", &key(scopes)));
     }
@@ -97,6 +100,7 @@ fn a_browser_that_was_found_signed_in_lets_nobody_in_who_is_asked_for_nothing() 
 
     nothing_is_removed_for_good(&http, &project, &browser, &fresh);
     nobody_is_let_in_without_a_second_factor(&http, &browser, &fresh);
+    nobody_is_let_in_by_pull_requests(&http, &project, &browser, &fresh);
 
     // Nobody is let in otherwise, and nothing ends.
     let invitation = json!({ "email": "found@example.com", "role": "admin" });
@@ -126,6 +130,21 @@ fn nothing_is_removed_for_good(http: &Http, project: &str, browser: &str, fresh:
         assert!([204, 404].contains(&done), "{path}: {done}");
     }
     by_door(http, browser, "DELETE", &branch, &json!({})).expect_error(404, "branch_not_found");
+}
+
+/// An installation and a repository of whoever found it would get copies also when it is signed out.
+fn nobody_is_let_in_by_pull_requests(http: &Http, project: &str, browser: &str, fresh: &str) {
+    let installations = format!("/organizations/{}/githubapp/installations", http.organization());
+    let unknown = format!("{installations}/ghi_00000000000000000000000000");
+    let repository =
+        format!("{project}/branches/{}/githubapp/repository", coppice_core::BranchId::generate());
+    for (method, path) in
+        [("POST", &installations), ("PUT", &unknown), ("POST", &repository), ("PUT", &repository)]
+    {
+        is_asked(&by_door(http, browser, method, path, &json!({})));
+        let refused = http.as_key(fresh, method, path, Some(&json!({})));
+        assert!([400, 404].contains(&refused.status), "{method} {path}: {}", refused.text());
+    }
 }
 
 /// A second factor that an organization asks for is asked for until somebody fresh says otherwise.

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
-use coppice_core::access::{AskedExpiry, Scope};
+use coppice_core::access::{AskedExpiry, Scope, check_fresh};
 use coppice_core::backup::BackupChange;
 use coppice_core::branch::{Branch, BranchState, Reconfigure};
 use coppice_core::budget::UsedUp;
@@ -309,6 +309,9 @@ fn changed_note<'a>(
     let loses_past = note.backups.retention_days < current.backups.retention_days;
     if note.is_protected != current.is_protected || current.is_protected && loses_past {
         access.check(Scope::ProjectWrite)?;
+    }
+    if loses_past {
+        check_fresh(&access.caller)?;
     }
     match (note.is_protected, note.expires_at) {
         (true, Some(_)) => Err(Error::Conflict {
