@@ -40,8 +40,14 @@ pub(crate) const CODES: Bound = Bound { kind: "codes", max: 50, span: TimeDelta:
 
 /// Accepting an invitation by its link from one address, without an account.
 pub(crate) const JOINING: Bound = Bound { kind: "joining", max: 10, span: QUARTER };
-/// Coming from AWS Marketplace, which is asked who that is.
+/// Coming from another platform, which is asked who that is: there the questions of all are ours.
 pub(crate) const ARRIVAL: Bound = Bound { kind: "arrival", max: 30, span: QUARTER };
+/// Showing codes for installations of the GitHub App in the organizations of one holder: GitHub counts what is asked
+/// about them for all.
+pub(crate) const LINKING: Bound = Bound { kind: "linking", max: 30, span: QUARTER };
+
+/// Asking Stripe for the organizations of one holder: it counts what is asked for all.
+pub(crate) const STRIPE: Bound = Bound { kind: "stripe", max: 60, span: QUARTER };
 
 /// Attempts that are counted.
 #[derive(Clone)]

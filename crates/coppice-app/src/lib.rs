@@ -22,6 +22,7 @@ mod bootstrap;
 mod branch_metrics;
 mod branches;
 mod budgets;
+mod cached;
 mod callers;
 mod configuration;
 mod connections;

@@ -275,6 +275,15 @@ fn refusal(failed: &Error) -> Response {
                 ..Message::default()
             },
         ),
+        ErrorCode::RoleNotAllowed => pages::error(
+            StatusCode::FORBIDDEN,
+            &Message {
+                title: "This account can't accept it",
+                what: &format!("{failed}."),
+                next: "Sign in with another account, then open the link again.",
+                ..Message::default()
+            },
+        ),
         _ => error::page(failed),
     }
 }

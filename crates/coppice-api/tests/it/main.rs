@@ -7,6 +7,7 @@
 mod asked_anew;
 mod backups;
 mod billing;
+mod browser;
 mod budgets;
 mod console;
 mod double;

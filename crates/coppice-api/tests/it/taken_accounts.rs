@@ -5,46 +5,15 @@ use coppice_app::{new_sign_in_link, operator};
 use coppice_test_support::{Answer, text_of};
 use serde_json::{Value, json};
 
+use crate::browser::{Browser, HOST};
 use crate::http::Http;
 use crate::shared;
 use crate::sign_in_links::field;
 
-const HOST: (&str, &str) = ("host", "127.0.0.1:7070");
-const FORM: (&str, &str) = ("content-type", "application/x-www-form-urlencoded");
 const HERS: &str = "what-mallory-knows";
 const OWN: &str = "what-the-chief-chose";
 
-/// A browser that keeps its cookies.
-#[derive(Default)]
-struct Browser {
-    jar: Vec<(String, String)>,
-}
-
 impl Browser {
-    fn cookies(&self) -> String {
-        self.jar.iter().map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>().join("; ")
-    }
-
-    fn keep(&mut self, answer: Answer) -> Answer {
-        if let Some((name, value)) =
-            answer.header("set-cookie").split(';').next().and_then(|set| set.split_once('='))
-        {
-            self.jar.retain(|(known, _)| known != name);
-            self.jar.push((name.to_owned(), value.to_owned()));
-        }
-        answer
-    }
-
-    fn get(&mut self, http: &Http, path: &str) -> Answer {
-        let answer = http.anonymous("GET", path, &[HOST, ("cookie", &self.cookies())]);
-        self.keep(answer)
-    }
-
-    fn post(&mut self, http: &Http, path: &str, fields: &str) -> Answer {
-        let answer = http.send_text("POST", path, &[HOST, FORM, ("cookie", &self.cookies())], fields);
-        self.keep(answer)
-    }
-
     /// Whom it is signed in as.
     fn whom(&self, http: &Http) -> Value {
         let own = [HOST, ("x-coppice-console", "1"), ("cookie", &self.cookies())];

@@ -11,6 +11,8 @@ use coppice_test_support::{Answer, NodeProgram, text_of};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 
+use crate::browser::Browser;
+use crate::sign_in_links::field;
 use crate::{Http, shared};
 
 const ISSUER: &str = "https://marketplace.vercel.com";
@@ -395,4 +397,17 @@ fn an_installation_says_how_it_is_and_what_is_asked_of_databases_is_read_with_ca
         assert_eq!(expect_refusal(&answer, 400, "validation_error")["fields"][0]["key"], field, "{body}");
     }
     assert!(holds(&http, "not exists (select from vercel_resources)"));
+}
+
+#[test]
+fn vercel_is_asked_about_thirty_codes_of_an_address_that_it_gave_nobody() {
+    let (http, mut browser) = (shared(), Browser::default());
+    let page = browser.get(&http, "/vercel/sign-in?code=made-up").text();
+    let form = format!("csrf={}", field(&page, "csrf"));
+    for code in 0..30 {
+        let answer = browser.post(&http, "/vercel/sign-in", &format!("{form}&code={code}"));
+        assert!(answer.text().contains("You are not signed in"), "{}", answer.text());
+    }
+    let refused = browser.post(&http, "/vercel/sign-in", &format!("{form}&code=30"));
+    assert!(refused.status == 429 && refused.text().contains("Too many"), "{}", refused.text());
 }

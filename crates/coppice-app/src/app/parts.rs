@@ -107,7 +107,8 @@ impl Paying {
         let public_url = &config.public_url;
         let orb_api = config.orb.clone().map(|orb| Arc::new(OrbApi::new(orb)));
         let orb_nudge = Arc::<Notify>::default();
-        let stripe = Stripe::new(store.clone(), config.stripe.clone(), public_url.clone(), orb_nudge.clone());
+        let kept = (store.clone(), key.clone());
+        let stripe = Stripe::new(kept, config.stripe.clone(), public_url.clone(), orb_nudge.clone());
         let deletions = Deletions::new(store.clone(), orb_api.is_some());
         let subscriptions = Subscriptions::new(store.clone(), stripe.clone());
         let organizations = Organizations::new(

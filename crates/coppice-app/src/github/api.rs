@@ -16,6 +16,7 @@ use zeroize::Zeroizing;
 
 use super::config::GithubConfig;
 use crate::asking::{self, Reply};
+use crate::cached::Cached;
 use crate::outside::TokenSigner;
 
 /// How long GitHub may take to answer.
@@ -29,7 +30,7 @@ const PAUSE_MAX: u32 = 3600;
 const PAUSE_UNSAID: i64 = 60;
 
 /// Why something asked of GitHub did not come.
-#[derive(Debug, thiserror::Error)]
+#[derive(Clone, Debug, thiserror::Error)]
 pub(crate) enum GithubError {
     /// It does not answer, not in time, or not as it should.
     #[error("GitHub: {0}")]
@@ -131,6 +132,8 @@ pub(crate) struct GithubApi {
     pub(super) jobs: TokenSigner,
     /// By installation and repository, both GitHub's numbers.
     pub(super) tokens: Mutex<BTreeMap<(i64, i64), RepositoryToken>>,
+    /// Where people install the App.
+    pub(super) install_page: Cached<String, GithubError>,
     /// Until when GitHub wants to be left alone by whom.
     pauses: Mutex<BTreeMap<CountedFor, Instant>>,
 }
@@ -158,7 +161,14 @@ impl GithubApi {
     /// It is not asked before something is to be known of it.
     pub(crate) fn new(config: GithubConfig) -> Self {
         let jobs = TokenSigner::new(config.jobs_issuer.clone());
-        Self { config, client: OnceCell::new(), jobs, tokens: Mutex::default(), pauses: Mutex::default() }
+        Self {
+            config,
+            client: OnceCell::new(),
+            jobs,
+            tokens: Mutex::default(),
+            install_page: Cached::default(),
+            pauses: Mutex::default(),
+        }
     }
 
     async fn client(&self) -> Asked<&Client> {

@@ -3,7 +3,7 @@
 use chrono::Utc;
 use coppice_core::github::GithubInstallation;
 use coppice_core::target::OnGithubInstallation;
-use coppice_core::{Error, ErrorCode, GithubInstallationId, Result};
+use coppice_core::{Error, ErrorCode, GithubInstallationId, OrganizationId, Result};
 use coppice_store::StoreError;
 use form_urlencoded::Serializer;
 use reqwest::Method;
@@ -13,6 +13,7 @@ use zeroize::Zeroizing;
 use super::Github;
 use super::api::{Asked, Asker, GithubApi, GithubError};
 use crate::Access;
+use crate::attempts::LINKING;
 
 /// Repositories of an answer, the most that GitHub gives.
 const PAGE: usize = 100;
@@ -98,10 +99,11 @@ impl Github {
     /// Links an installation, for the repositories of it that whoever shows a code for it administers.
     ///
     /// # Errors
-    /// `github_not_configured`, `installation_not_yours`, `installation_taken`
+    /// `github_not_configured`, `installation_not_yours`, `installation_taken`; `rate_limited` after many codes that
+    /// GitHub gave nobody.
     pub async fn link(&self, access: &Access, asked: &LinkRequest) -> Result<GithubInstallation> {
-        let theirs = self.administered(asked).await?;
         let (id, organization) = (GithubInstallationId::generate(Utc::now()), &access.organization.id);
+        let theirs = self.administered(organization, asked).await?;
         let linked =
             self.store.github_installation_insert(&id, organization, asked.installation, &theirs).await;
         linked.map_err(|error| taken(error, asked.installation))
@@ -125,17 +127,25 @@ impl Github {
         if !known.iter().any(|one| one.id == *id) {
             return Err(missing());
         }
-        let theirs = self.administered(asked).await?;
+        let theirs = self.administered(organization, asked).await?;
         let changed =
             self.store.github_installation_update(id, organization, asked.installation, &theirs).await;
         changed.map_err(|error| taken(error, asked.installation))?.ok_or_else(missing)
     }
 
     /// Repositories of the installation that are the caller's to map; at least one.
-    async fn administered(&self, asked: &LinkRequest) -> Result<Vec<i64>> {
+    async fn administered(&self, organization: &OrganizationId, asked: &LinkRequest) -> Result<Vec<i64>> {
         let github = self.api()?;
         let theirs = match &asked.code {
-            Some(code) => github.administered(asked.installation, code).await?,
+            Some(code) => {
+                let holder = self.store.organization_holder(organization).await?;
+                self.attempts.count(LINKING, holder.as_str()).await?;
+                let theirs = github.administered(asked.installation, code).await?;
+                if !theirs.is_empty() {
+                    self.attempts.take_back(LINKING, holder.as_str()).await?;
+                }
+                theirs
+            }
             None => vec![],
         };
         match theirs.is_empty() {

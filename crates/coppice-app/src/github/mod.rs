@@ -39,6 +39,7 @@ use coppice_core::{Error, ErrorCode, Result};
 use coppice_store::Store;
 
 use crate::AppConfig;
+use crate::attempts::Attempts;
 use crate::audit::Audit;
 use crate::branches::Branches;
 use crate::secrets::MasterKey;
@@ -48,6 +49,7 @@ use crate::secrets::MasterKey;
 pub struct Github {
     store: Store,
     key: Arc<MasterKey>,
+    attempts: Attempts,
     audit: Audit,
     branches: Branches,
     /// Who is asked, if there is a GitHub App.
@@ -69,7 +71,8 @@ impl Github {
     ) -> Self {
         let api = config.github.clone().map(|config| Arc::new(GithubApi::new(config)));
         let (public_url, job_keys_max) = (config.public_url.clone(), config.limits.api_keys_max);
-        Self { store, key, audit, branches, api, public_url, job_keys_max, is_set_up }
+        let attempts = Attempts::new(store.clone(), key.clone());
+        Self { store, key, attempts, audit, branches, api, public_url, job_keys_max, is_set_up }
     }
 
     /// What GitHub is asked by.

@@ -73,8 +73,14 @@ impl GithubApi {
         self.tokens.lock().remove(&(installation, repository));
     }
 
-    /// Where people install the App: GitHub knows what it is called at present.
+    /// Where people install the App: GitHub knows what it is called at present. It is asked for everybody at once,
+    /// as it counts all that the App asks together.
     pub(super) async fn install_page(&self) -> Asked<String> {
+        let page = self.install_page.get(|_| true, || self.ask_for_install_page()).await?;
+        Ok(page.as_ref().clone())
+    }
+
+    async fn ask_for_install_page(&self) -> Asked<String> {
         let app = self.app_token().map_err(|error| GithubError::Away(error.for_log()))?;
         let answer = self.ask((Method::GET, "/app"), Asker::app(&app), None, "the App itself").await?;
         let page = install_page(&self.config.site, &answer.json::<AppItself>()?.html_url);

@@ -13,13 +13,17 @@ use coppice_core::sign_up::SignUp;
 use coppice_core::{Error, Result, UserId};
 use coppice_store::{Store, VerifiedUser};
 
-use super::{OutsideAnswer, OutsideAttempt, OutsideError, OutsideIssuer, OutsidePerson};
+use super::{OutsideAnswer, OutsideAttempt, OutsideError, OutsideIssuer, OutsidePerson, attempt};
+use crate::attempts::{ARRIVAL, Attempts, Bound, source};
 use crate::audit::Audit;
 use crate::secrets::MasterKey;
 use crate::{AccountEvent, AccountEventKind, AppConfig};
 
 /// The owner that attempts are sealed for.
 const OWNER: &str = "outside sign-in";
+
+/// Answers to one attempt.
+const OUTSIDE_ANSWER: Bound = Bound { kind: "outside answer", max: 1, span: attempt::PATIENCE };
 
 /// The way to the provider.
 #[derive(Debug)]
@@ -71,6 +75,7 @@ pub enum OutsideRefusal {
 pub struct Outside {
     store: Store,
     key: Arc<MasterKey>,
+    attempts: Attempts,
     audit: Audit,
     /// None when there is no provider.
     issuer: Option<Arc<OutsideIssuer>>,
@@ -84,7 +89,8 @@ impl Outside {
             let redirect_uri = format!("{}/oauth/outside/callback", config.public_url);
             Arc::new(OutsideIssuer::new(issuer, redirect_uri))
         });
-        Self { store, key, audit, issuer, sign_up: config.sign_up }
+        let attempts = Attempts::new(store.clone(), key.clone());
+        Self { store, key, attempts, audit, issuer, sign_up: config.sign_up }
     }
 
     /// What people know the outside provider as, if there is one.
@@ -125,10 +131,25 @@ impl Outside {
         origin: &RequestOrigin,
     ) -> Result<Option<OutsideUser>, OutsideRefusal> {
         let Some(issuer) = &self.issuer else { return Ok(None) };
+        let from = origin.address.map(source).unwrap_or_default();
+        self.count(attempt, &from).await?;
         let person = issuer.complete(attempt, answer).await?;
+        self.attempts.take_back(ARRIVAL, &from).await?;
         let user = self.account_of(&person, origin).await?;
         let methods = Methods::outside(person.has_second_factor);
         Ok(Some(OutsideUser { user, was_asked: person.was_asked, methods }))
+    }
+
+    /// Counts an answer to an attempt, which has one: anybody makes answers up, and the provider would be asked
+    /// about each.
+    async fn count(&self, attempt: &OutsideAttempt, from: &str) -> Result<(), OutsideRefusal> {
+        self.attempts.count(ARRIVAL, from).await?;
+        match self.attempts.count(OUTSIDE_ANSWER, &attempt.state).await {
+            Err(Error::TooMany { .. }) => {
+                Err(OutsideError::Foreign("the attempt was completed".to_owned()).into())
+            }
+            counted => Ok(counted?),
+        }
     }
 
     /// Whether this address may get an account by showing that it is one's own.

@@ -13,7 +13,7 @@ use super::error::{OutsideError, Result};
 /// Clocks may differ by this.
 const SKEW: TimeDelta = TimeDelta::seconds(30);
 /// How long a person may take at the provider.
-const PATIENCE: TimeDelta = TimeDelta::minutes(10);
+pub(super) const PATIENCE: TimeDelta = TimeDelta::minutes(10);
 
 /// What must be remembered between the way there and the way back. It is to be
 /// kept where only the same browser brings it again, and sealed.

@@ -10,12 +10,12 @@ use serde::Deserialize;
 use tokio::sync::OnceCell;
 
 use super::attempt::OutsideAttempt;
-use super::cached::Cached;
 use super::claims::{self, Claims, Expected, Profile};
 use super::error::{OutsideError, Result, broken};
 use super::keys::{self, Keys};
 use super::metadata::{self, Metadata, SecretPlace};
 use super::{OutsideConfig, http};
+use crate::cached::Cached;
 
 /// What is asked about a person.
 const SCOPES: &str = "openid email profile";

@@ -12,7 +12,6 @@
 
 pub(crate) mod account;
 mod attempt;
-pub(crate) mod cached;
 mod claims;
 pub(crate) mod error;
 pub(crate) mod http;

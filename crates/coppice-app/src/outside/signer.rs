@@ -5,10 +5,10 @@ use reqwest::Client;
 use serde::de::DeserializeOwned;
 use tokio::sync::OnceCell;
 
-use super::cached::Cached;
 use super::error::{OutsideError, Result};
 use super::keys::{self, Keys};
 use super::{http, metadata};
+use crate::cached::Cached;
 
 /// Clocks may differ by this.
 const SKEW_SECONDS: u64 = 30;

@@ -10,6 +10,7 @@ use super::Stripe;
 use super::api::{StripeApi, StripeError};
 use crate::Access;
 use crate::asking::is_page;
+use crate::attempts::STRIPE;
 
 /// How often a customer is made for a page: the one there was may be gone.
 const TRIES: u32 = 2;
@@ -65,7 +66,7 @@ impl Stripe {
     /// for some minutes or hours.
     ///
     /// # Errors
-    /// `billing_not_configured`, `provider_failed`
+    /// `billing_not_configured`, `rate_limited`, `provider_failed`
     pub async fn open_page(&self, access: &Access, page: BillingPage) -> Result<String> {
         let stripe = self.api()?;
         let organization = &access.organization;
@@ -75,6 +76,7 @@ impl Stripe {
                 "this organization is billed through AWS Marketplace: what pays is chosen there",
             ));
         }
+        self.count(&organization.id).await?;
         let mut tries = 1;
         let customer = loop {
             let id = self.customer_of(stripe, &organization.id).await?;
@@ -122,12 +124,19 @@ impl Stripe {
         let Some(stripe) = self.api.as_deref() else { return Ok(()) };
         let known = self.store.stripe_customer(organization).await?;
         let Some(id) = known.and_then(|customer| customer.id) else { return Ok(()) };
+        self.count(organization).await?;
         let told: std::result::Result<IgnoredAny, _> =
             stripe.post(&["customers", &id], &[("email", email)], "telling it of a customer").await;
         match told {
             Err(gone) if gone.is_missing() => Ok(self.forget_customer(organization, &id).await?),
             told => Ok(told.map(drop)?),
         }
+    }
+
+    /// Counts what Stripe is to be asked.
+    async fn count(&self, organization: &OrganizationId) -> Result<()> {
+        let holder = self.store.organization_holder(organization).await?;
+        self.attempts.count(STRIPE, holder.as_str()).await
     }
 
     /// What Stripe knows the organization as: what was made for it, or is now.

@@ -26,10 +26,14 @@ use std::sync::Arc;
 use coppice_store::Store;
 use tokio::sync::Notify;
 
+use crate::attempts::Attempts;
+use crate::secrets::MasterKey;
+
 /// What organizations pay with.
 #[derive(Clone)]
 pub struct Stripe {
     store: Store,
+    attempts: Attempts,
     /// Who is asked, if anybody is.
     api: Option<Arc<StripeApi>>,
     /// See [`crate::AppConfig::public_url`].
@@ -42,13 +46,14 @@ pub struct Stripe {
 
 impl Stripe {
     pub(crate) fn new(
-        store: Store,
+        (store, key): (Store, Arc<MasterKey>),
         config: Option<StripeConfig>,
         public_url: String,
         new_customer: Arc<Notify>,
     ) -> Self {
         let api = config.map(|config| Arc::new(StripeApi::new(config)));
-        Self { store, api, public_url, nudge: Arc::default(), new_customer }
+        let attempts = Attempts::new(store.clone(), key);
+        Self { store, attempts, api, public_url, nudge: Arc::default(), new_customer }
     }
 
     /// To be notified when something is said of a customer.

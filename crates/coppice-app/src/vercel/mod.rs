@@ -30,6 +30,7 @@ use reqwest::Url;
 use zeroize::Zeroizing;
 
 use crate::AppConfig;
+use crate::attempts::Attempts;
 use crate::audit::Audit;
 use crate::branches::Branches;
 use crate::credentials::BranchCredentials;
@@ -101,6 +102,7 @@ pub struct Vercel {
     reconciler: Reconciler,
     /// Who is asked, if there is an integration.
     api: Option<Arc<VercelApi>>,
+    attempts: Attempts,
     calls: Calls,
     audit: Audit,
     identity: Identity,
@@ -137,11 +139,13 @@ impl Vercel {
     ) -> Self {
         let api = config.vercel.clone().map(|config| Arc::new(VercelApi::new(config)));
         let Used { calls, audit, identity, offers, projects, branches, credentials } = used;
+        let attempts = Attempts::new(store.clone(), key.clone());
         Self {
             store,
             key,
             reconciler,
             api,
+            attempts,
             calls,
             audit,
             identity,

@@ -15,6 +15,7 @@ use zeroize::{Zeroize as _, Zeroizing};
 use super::Vercel;
 use super::asking::ask;
 use super::{VercelConfig, refused};
+use crate::attempts::{ARRIVAL, source};
 use crate::outside::account::display_name;
 use crate::{BrowserSession, SignIn};
 
@@ -51,8 +52,8 @@ impl Vercel {
     /// from one.
     ///
     /// # Errors
-    /// `invalid_token` when it is not certain who they are, or their installation is not known; `unavailable` while
-    /// Vercel can't be asked.
+    /// `invalid_token` when it is not certain who they are, or their installation is not known; `rate_limited` after
+    /// many of which Vercel did not say it; `unavailable` while Vercel can't be asked.
     pub async fn sign_in(
         &self,
         arrival: &VercelArrival<'_>,
@@ -60,8 +61,11 @@ impl Vercel {
         replaced: Option<&BrowserSession>,
     ) -> Result<(SignIn, String)> {
         let vercel = self.api()?;
+        let from = origin.address.map(source).unwrap_or_default();
+        self.attempts.count(ARRIVAL, &from).await?;
         let token = exchange(&vercel.config, arrival).await?;
         let claims = vercel.claims(&token).await?;
+        self.attempts.take_back(ARRIVAL, &from).await?;
         let installation = claims.installation_id.as_deref().and_then(VercelInstallationId::parse);
         let installation =
             installation.ok_or_else(|| refused("Vercel does not say by which installation"))?;

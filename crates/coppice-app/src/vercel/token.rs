@@ -7,7 +7,7 @@ use serde::Deserialize;
 use tokio::sync::OnceCell;
 
 use super::{VercelCaller, VercelConfig, refused};
-use crate::outside::cached::Cached;
+use crate::cached::Cached;
 use crate::outside::error::OutsideError;
 use crate::outside::http;
 use crate::outside::keys::{self, Keys};

@@ -1,11 +1,11 @@
-//! What the provider publishes, kept for a while.
+//! What somebody else says, kept for a while.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
-use super::error::{OutsideError, Result};
+use crate::outside::error::OutsideError;
 
 /// How long it is believed.
 const AGE_MAX: Duration = Duration::from_secs(3600);
@@ -17,26 +17,26 @@ const PAUSE_MAX: Duration = Duration::from_secs(60);
 
 /// A value that is fetched when it is missing, old, or lacks something.
 #[derive(Debug)]
-pub(crate) struct Cached<T> {
-    state: Mutex<State<T>>,
+pub(crate) struct Cached<T, E = OutsideError> {
+    state: Mutex<State<T, E>>,
     /// Whoever fetches has it.
     fetching: tokio::sync::Mutex<()>,
 }
 
 #[derive(Debug)]
-struct State<T> {
+struct State<T, E> {
     value: Option<(Instant, Arc<T>)>,
-    failure: Option<Failure>,
+    failure: Option<Failure<E>>,
 }
 
 #[derive(Debug)]
-struct Failure {
+struct Failure<E> {
     until: Instant,
     pause: Duration,
-    error: OutsideError,
+    error: E,
 }
 
-impl<T> Default for Cached<T> {
+impl<T, E> Default for Cached<T, E> {
     fn default() -> Self {
         Self {
             state: Mutex::new(State { value: None, failure: None }),
@@ -45,7 +45,7 @@ impl<T> Default for Cached<T> {
     }
 }
 
-impl<T> Cached<T> {
+impl<T, E: Clone> Cached<T, E> {
     /// The value; fetched anew if it is old or not `is_enough`, unless that was
     /// just done: then it is what there is. All who need that wait for one fetch, and
     /// nobody else does: anybody can ask for what is not there.
@@ -56,9 +56,9 @@ impl<T> Cached<T> {
         &self,
         is_enough: impl Fn(&T) -> bool,
         fetch: impl FnOnce() -> F,
-    ) -> Result<Arc<T>>
+    ) -> Result<Arc<T>, E>
     where
-        F: Future<Output = Result<T>>,
+        F: Future<Output = Result<T, E>>,
     {
         if let Some(there) = self.there(&is_enough) {
             return there;
@@ -86,7 +86,7 @@ impl<T> Cached<T> {
     }
 
     /// What is answered without a fetch, if anything is.
-    fn there(&self, is_enough: impl Fn(&T) -> bool) -> Option<Result<Arc<T>>> {
+    fn there(&self, is_enough: impl Fn(&T) -> bool) -> Option<Result<Arc<T>, E>> {
         let state = self.state.lock();
         if let Some((at, value)) = &state.value {
             let age = at.elapsed();
@@ -107,7 +107,7 @@ mod tests {
 
     #[tokio::test]
     async fn who_asks_at_the_same_time_waits_for_one_fetch() {
-        let (cached, fetches) = (Cached::default(), AtomicU32::new(0));
+        let (cached, fetches) = (Cached::<_, OutsideError>::default(), AtomicU32::new(0));
         let ask = || {
             cached.get(
                 |_| true,
@@ -124,13 +124,13 @@ mod tests {
 
     #[tokio::test]
     async fn whose_value_is_there_does_not_wait_for_a_fetch_of_another() {
-        let cached = Cached::default();
+        let cached = Cached::<_, OutsideError>::default();
         cached.get(|_| true, || async { Ok(1) }).await.expect("a value");
         if let Some((at, _)) = &mut cached.state.lock().value {
             *at -= 2 * AGE_MIN;
         }
         let is_two = |value: &i32| *value == 2;
-        let fetching = cached.get(is_two, std::future::pending::<Result<i32>>);
+        let fetching = cached.get(is_two, std::future::pending::<Result<i32, OutsideError>>);
         let asking = async {
             tokio::task::yield_now().await;
             cached.get(|_| true, || async { Ok(3) }).await
@@ -145,7 +145,7 @@ mod tests {
 
     #[tokio::test]
     async fn asking_for_what_is_not_there_does_not_fetch_again_and_again() {
-        let (cached, fetches) = (Cached::default(), AtomicU32::new(0));
+        let (cached, fetches) = (Cached::<_, OutsideError>::default(), AtomicU32::new(0));
         for _ in 0..10 {
             let got = cached.get(|_| false, || async { Ok(fetches.fetch_add(1, Ordering::Relaxed)) }).await;
             assert_eq!(*got.expect("what there is"), 0);
