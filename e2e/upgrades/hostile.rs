@@ -144,13 +144,61 @@ fn nothing_that_an_old_server_says_makes_its_owner_more_than_an_owner() {
     told("app", LIE);
     told("postgres", LIE);
     upgrade(&coppice, "liar", &json!({ "image": "postgres:18" }));
+    let said = message(&coppice, "liar");
+    assert!(said.contains("belongs to platform, which is no role of the branch's"), "{said}");
+    told("app", "DROP FUNCTION run(text)");
+    upgrade(&coppice, "liar", &json!({ "image": "postgres:18" }));
     assert!(image(&coppice, "liar").starts_with("postgres:18"), "{}", message(&coppice, "liar"));
     let has = "SELECT pg_has_role('platform', 'MEMBER'), pg_has_role('pg_write_server_files', 'MEMBER'),
         pg_has_role('pg_create_subscription', 'MEMBER'), has_function_privilege('lo_export(oid, text)', 'EXECUTE'),
         current_setting('temp_file_limit') = '-1'";
     assert_eq!(psql(&url, has).out, "f|f|f|f|f");
-    let owner = "SELECT proowner::regrole FROM pg_proc WHERE oid = 'run(text)'::regprocedure";
-    assert_eq!(psql(&url, owner).out, "app", "of whom nobody knows is the managed role's");
     assert_eq!(psql(&ordered, order).out, "agbh", "the rules of an order are kept");
     assert_eq!(psql(&url, "SHOW work_mem").out, "5MB", "what an owner may set is");
+}
+
+/// Of the role `guest`, which is a member of one of PostgreSQL's: what runs as that one.
+const OF_POSTGRES: &str = "GRANT USAGE, CREATE ON SCHEMA guest TO pg_read_all_data;
+    CREATE FUNCTION guest.who() RETURNS text SECURITY DEFINER LANGUAGE sql AS 'SELECT current_user::text';
+    ALTER FUNCTION guest.who() OWNER TO pg_read_all_data;
+    CREATE VIEW guest.pays AS SELECT amount FROM public.pay; ALTER VIEW guest.pays OWNER TO pg_read_all_data;
+    CREATE TYPE guest.pair AS (a int, b int); ALTER TYPE guest.pair OWNER TO pg_read_all_data;
+    SELECT lo_create(4711); ALTER LARGE OBJECT 4711 OWNER TO pg_read_all_data;
+    CREATE TABLE guest.t (id serial PRIMARY KEY, i int); INSERT INTO guest.t (i) VALUES (1);
+    CREATE FUNCTION guest.is_one(i int) RETURNS boolean IMMUTABLE LANGUAGE plpgsql AS
+        $$BEGIN BEGIN UPDATE public.pay SET amount = 1000; EXCEPTION WHEN OTHERS THEN NULL; END; RETURN i = 1; END$$;
+    GRANT EXECUTE ON FUNCTION guest.is_one(int) TO PUBLIC;
+    CREATE INDEX one ON guest.t (guest.is_one(i)); ALTER TABLE guest.t OWNER TO pg_read_all_data";
+const OWNERS: &str = "SELECT string_agg(o, ',' ORDER BY o) FROM (
+    SELECT format('%s %s', proname, proowner::regrole) FROM pg_proc WHERE proname IN ('who', 'is_one')
+    UNION ALL SELECT format('%s %s', relname, relowner::regrole) FROM pg_class
+        WHERE relname IN ('pays', 'pair', 't', 't_id_seq', 'pay', 'of_the_owner')
+    UNION ALL SELECT format('%s %s', typname, typowner::regrole) FROM pg_type WHERE typname IN ('pair', '_pair', 't')
+    UNION ALL SELECT format('%s %s', nspname, nspowner::regrole) FROM pg_namespace WHERE nspname IN ('guest', 'public')
+    UNION ALL SELECT format('%s %s', oid, lomowner::regrole) FROM pg_largeobject_metadata) AS owners (o)";
+
+#[test]
+fn what_is_given_to_roles_of_postgres_stays_theirs_and_becomes_nobody_elses() {
+    let coppice = every_release();
+    make(&coppice, "shared", 15);
+    coppice.sql(
+        "shared",
+        "CREATE TABLE pay (amount int); INSERT INTO pay VALUES (1);
+         CREATE TABLE of_the_owner (i int); ALTER TABLE of_the_owner OWNER TO pg_database_owner;
+         CREATE ROLE guest; GRANT guest TO app; GRANT pg_read_all_data TO guest; CREATE SCHEMA guest AUTHORIZATION guest",
+    );
+    coppice.sql("shared", &format!("SET ROLE guest; {OF_POSTGRES}"));
+    upgrade(&coppice, "shared", &json!({ "image": "postgres:18" }));
+    let said = message(&coppice, "shared");
+    assert!(said.contains("index guest.one of the role pg_read_all_data runs code"), "{said}");
+
+    coppice.sql("shared", "SET ROLE guest; DROP INDEX guest.one");
+    let before = coppice.sql("shared", OWNERS);
+    assert_eq!(before.matches("pg_read_all_data").count(), 9, "{before}");
+    upgrade(&coppice, "shared", &json!({ "image": "postgres:18" }));
+    assert!(image(&coppice, "shared").starts_with("postgres:18"), "{}", message(&coppice, "shared"));
+    assert_eq!(coppice.sql("shared", OWNERS), before);
+    let who = coppice.sql("shared", "SET ROLE guest; SELECT guest.who()");
+    assert_eq!(who.lines().last(), Some("pg_read_all_data"), "it runs as whom it did");
+    assert_eq!(coppice.sql("shared", "SELECT amount FROM pay"), "1", "nothing was evaluated");
 }

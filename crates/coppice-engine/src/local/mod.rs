@@ -42,6 +42,7 @@ mod many;
 mod measure;
 mod metastore;
 mod pace;
+mod owned;
 mod packing;
 mod pool;
 mod prepared;

@@ -1,12 +1,12 @@
 //! Databases: what they are as a whole, and who owns what is in them.
 
-use std::collections::BTreeSet;
-
+use tokio_postgres::Row;
 use tokio_postgres::types::{ToSql, Type};
 
 use super::quoting::{self, in_one_line};
 use super::roles::{Copied, said};
 use crate::local::connecting::Address;
+use crate::local::owned;
 use crate::local::session::{PLATFORM_ROLE, Parameter, Patience, Session, column};
 use crate::{EngineError, Result};
 use coppice_core::branch::MANAGED_ROLE;
@@ -14,43 +14,26 @@ use coppice_core::branch::MANAGED_ROLE;
 /// Objects whose owners are carried over in one go.
 const OBJECTS_AT_ONCE: i64 = 1000;
 
-/// What owns something in a database, but for what goes with something else: its place in
-/// the catalogs, what it is called, and its owner. Sequences of columns go with their
-/// tables, parts with their wholes; an extension has no statement that gives it away.
-const OWNED: &str = "SELECT s.classid, s.objid, r.rolname,
-        jsonb_build_object('type', a.type, 'names', a.object_names, 'args', a.object_args)::text
-    FROM pg_catalog.pg_shdepend s
-    JOIN pg_catalog.pg_database d ON d.oid = s.dbid AND d.datname = current_database()
-    JOIN pg_catalog.pg_authid r ON r.oid = s.refobjid
-    CROSS JOIN LATERAL pg_catalog.pg_identify_object_as_address(s.classid, s.objid, s.objsubid) a
-    WHERE s.deptype = 'o' AND s.refclassid = 'pg_authid'::regclass
-      AND s.classid NOT IN ('pg_default_acl'::regclass, 'pg_extension'::regclass, 'pg_user_mapping'::regclass)
-      AND NOT EXISTS (SELECT FROM pg_catalog.pg_depend p
-          WHERE p.classid = s.classid AND p.objid = s.objid AND p.objsubid = 0
-            AND (p.deptype IN ('i', 'e') OR p.deptype = 'a' AND p.refobjsubid > 0
-                 AND s.classid = 'pg_class'::regclass))
-      AND (s.classid, s.objid) > ($1, $2)
-    ORDER BY s.classid, s.objid LIMIT $3";
-
 /// The statement that gives such an object to its owner, made by the server that has
 /// the object, of its own names. Code of the owner's may have put something else in its
 /// place meanwhile, so only what the role that restores owns is given away: never a
 /// member of an extension, or anything of the platform's.
-const GIVE: &str = "SELECT format('ALTER %s %s OWNER TO %I',
-        CASE i.type WHEN 'statistics object' THEN 'statistics' WHEN 'composite type' THEN 'type'
-            WHEN 'function' THEN 'routine' WHEN 'procedure' THEN 'routine' WHEN 'aggregate' THEN 'routine'
-            ELSE i.type END,
-        i.identity, w.owner)
-    FROM jsonb_to_recordset($1::text::jsonb) AS w (owner text, type text, names jsonb, args jsonb)
-    CROSS JOIN LATERAL pg_catalog.pg_get_object_address(w.type,
-        ARRAY(SELECT jsonb_array_elements_text(w.names)), ARRAY(SELECT jsonb_array_elements_text(w.args))) a
-    CROSS JOIN LATERAL pg_catalog.pg_identify_object(a.classid, a.objid, a.objsubid) i
-    WHERE EXISTS (SELECT FROM pg_catalog.pg_shdepend s
-            JOIN pg_catalog.pg_database d ON d.oid = s.dbid AND d.datname = current_database()
-            WHERE s.classid = a.classid AND s.objid = a.objid AND s.deptype = 'o'
-              AND s.refclassid = 'pg_authid'::regclass AND s.refobjid = $2::text::regrole)
-       OR a.classid = 'pg_namespace'::regclass AND a.objid = (SELECT oid FROM pg_catalog.pg_namespace
-            WHERE nspname = 'public' AND nspowner = 'pg_database_owner'::regrole)";
+fn giving() -> String {
+    let kind = owned::KIND;
+    format!(
+        "SELECT format('ALTER %s %s OWNER TO %I', {kind}, i.identity, w.owner)
+        FROM jsonb_to_recordset($1::text::jsonb) AS w (owner text, type text, names jsonb, args jsonb)
+        CROSS JOIN LATERAL pg_catalog.pg_get_object_address(w.type,
+            ARRAY(SELECT jsonb_array_elements_text(w.names)), ARRAY(SELECT jsonb_array_elements_text(w.args))) a
+        CROSS JOIN LATERAL pg_catalog.pg_identify_object(a.classid, a.objid, a.objsubid) i
+        WHERE EXISTS (SELECT FROM pg_catalog.pg_shdepend s
+                JOIN pg_catalog.pg_database d ON d.oid = s.dbid AND d.datname = current_database()
+                WHERE s.classid = a.classid AND s.objid = a.objid AND s.deptype = 'o'
+                  AND s.refclassid = 'pg_authid'::regclass AND s.refobjid = $2::text::regrole)
+           OR a.classid = 'pg_namespace'::regclass AND a.objid = (SELECT oid FROM pg_catalog.pg_namespace
+                WHERE nspname = 'public' AND nspowner = 'pg_database_owner'::regrole)"
+    )
+}
 
 /// A database, as it is on the old server.
 #[derive(Debug)]
@@ -79,7 +62,8 @@ impl Database {
 
     /// What is told of its owner, if that did not go over.
     pub(super) fn lost_owner(&self, copied: &Copied) -> Option<String> {
-        (self.owner != PLATFORM_ROLE && !copied.has(&self.owner)).then(|| as_owner(&self.owner))
+        let is_lost = self.owner != PLATFORM_ROLE && !copied.may_own(&self.owner);
+        is_lost.then(|| in_one_line(&format!("{} as an owner", self.owner)))
     }
 
     /// What makes it, empty, for a role. The collation that branches of older versions
@@ -129,7 +113,7 @@ pub(super) async fn all(old: &Session) -> Result<Vec<Database>> {
          WHERE datname NOT IN ('postgres', 'template0', 'template1') AND datconnlimit <> -2 ORDER BY d.oid"
     );
     let rows = old.query("listing databases", &query, &[]).await?;
-    let read = |row: &tokio_postgres::Row| -> Result<Database> {
+    let read = |row: &Row| -> Result<Database> {
         Ok(Database {
             name: said(row, 0)?,
             owner: said(row, 1)?,
@@ -187,49 +171,83 @@ pub(super) async fn forget_settings(database: &Database, new: &Session) -> Resul
 
 /// Gives everything in a database to whom it belongs; what nobody knows of, which code of
 /// the owner's may have made meanwhile, to the managed role. `old` and `new` are sessions
-/// in that database. Returns which owners it goes without.
+/// in that database.
+///
+/// # Errors
+/// [`EngineError::NotUpgradable`] names what belongs to a role that does not go over: whoever had it
+/// would run it as whoever got it.
 pub(super) async fn give_back(
     (old, new): (&Session, &Session),
+    database: &Database,
     copied: &Copied,
     restorer: &str,
-) -> Result<BTreeSet<String>> {
-    let (mut class, mut object, mut left_out) = (0_u32, 0_u32, BTreeSet::new());
+) -> Result<()> {
     let quoted_restorer = quoting::name(restorer);
-    loop {
-        let place: [Parameter<'_>; 3] =
-            [(&class, Type::OID), (&object, Type::OID), (&OBJECTS_AT_ONCE, Type::INT8)];
-        let rows = old.query("reading owners", OWNED, &place).await?;
-        let Some(last) = rows.last() else { break };
-        (class, object) = (column(last, 0)?, column(last, 1)?);
-        let mut wanted = vec![];
-        for row in &rows {
-            let owner = said(row, 2)?;
-            if !copied.has(&owner) {
-                left_out.insert(as_owner(&owner));
-                continue;
-            }
-            let mut known: serde_json::Value = serde_json::from_str(&said(row, 3)?)
-                .map_err(|error| EngineError::Other(format!("reading owners: {error}")))?;
-            known["owner"] = owner.into();
-            wanted.push(known);
+    for source in [owned::BY_ROLES, owned::BY_POSTGRES] {
+        let query = format!(
+            "SELECT s.classid, s.objid, r.rolname,
+                 (SELECT jsonb_build_object('type', a.type, 'names', a.object_names, 'args', a.object_args)::text
+                  FROM pg_catalog.pg_identify_object_as_address(s.classid, s.objid, s.objsubid) a),
+                 format('%s %s', i.type, i.identity)
+             FROM {} AND (s.classid, s.objid) > ($1, $2) ORDER BY s.classid, s.objid LIMIT $3",
+            owned::things(source)
+        );
+        let (mut class, mut object) = (0_u32, 0_u32);
+        loop {
+            let place: [Parameter<'_>; 3] =
+                [(&class, Type::OID), (&object, Type::OID), (&OBJECTS_AT_ONCE, Type::INT8)];
+            let rows = old.query("reading owners", &query, &place).await?;
+            let Some(last) = rows.last() else { break };
+            (class, object) = (column(last, 0)?, column(last, 1)?);
+            let wanted = rows.iter().map(|row| wanted(row, database, copied)).collect::<Result<Vec<_>>>()?;
+            let wanted = serde_json::Value::Array(wanted).to_string();
+            let wanted: [Parameter<'_>; 2] = [(&wanted, Type::TEXT), (&quoted_restorer, Type::TEXT)];
+            let statements = new.query("finding what was restored", &giving(), &wanted).await?;
+            let statements = statements.iter().map(|row| said(row, 0)).collect::<Result<Vec<_>>>()?;
+            new.transaction("giving objects to their owners", &statements).await?;
         }
-        let wanted = serde_json::Value::Array(wanted).to_string();
-        let wanted: [Parameter<'_>; 2] = [(&wanted, Type::TEXT), (&quoted_restorer, Type::TEXT)];
-        let statements = new.query("finding what was restored", GIVE, &wanted).await?;
-        let statements = statements.iter().map(|row| said(row, 0)).collect::<Result<Vec<_>>>()?;
-        new.transaction("giving objects to their owners", &statements).await?;
     }
+    give_extensions((old, new), copied, &quoted_restorer).await?;
+    let rest = format!(
+        "REASSIGN OWNED BY {quoted_restorer} TO {}; DROP OWNED BY {quoted_restorer}",
+        quoting::name(MANAGED_ROLE)
+    );
+    new.execute("giving away what is left", &rest).await
+}
+
+/// What is given to whom.
+fn wanted(row: &Row, database: &Database, copied: &Copied) -> Result<serde_json::Value> {
+    let (owner, known, what) = (said(row, 2)?, said(row, 3)?, said(row, 4)?);
+    if !copied.may_own(&owner) {
+        let why = format!(
+            "database {}: {what} belongs to {owner}, which is no role of the branch's: look at what it does, and drop it \
+             or give it to {MANAGED_ROLE} (ALTER … OWNER TO {MANAGED_ROLE})",
+            database.name
+        );
+        return Err(EngineError::NotUpgradable(in_one_line(&why)));
+    }
+    let mut known: serde_json::Value = serde_json::from_str(&known)
+        .map_err(|error| EngineError::Other(format!("reading owners: {error}")))?;
+    known["owner"] = owner.into();
+    Ok(known)
+}
+
+/// No statement gives an extension to somebody else.
+async fn give_extensions(
+    (old, new): (&Session, &Session),
+    copied: &Copied,
+    quoted_restorer: &str,
+) -> Result<()> {
     let query = "SELECT extname, rolname FROM pg_catalog.pg_extension e
          JOIN pg_catalog.pg_authid r ON r.oid = e.extowner";
     for row in old.query("reading extensions", query, &[]).await? {
         let owner = said(&row, 1)?;
-        if !copied.has(&owner) {
+        if !copied.may_own(&owner) {
             continue;
         }
         let (extension, owner) = (quoting::text(&said(&row, 0)?), quoting::text(&owner));
         let owner = format!("(SELECT oid FROM pg_catalog.pg_authid WHERE rolname = {owner})");
-        let own =
-            format!("extname = {extension} AND extowner = {}::regrole", quoting::text(&quoted_restorer));
+        let own = format!("extname = {extension} AND extowner = {}::regrole", quoting::text(quoted_restorer));
         let statements = [
             format!(
                 "UPDATE pg_catalog.pg_shdepend s SET refobjid = {owner} FROM pg_catalog.pg_extension e,
@@ -241,17 +259,7 @@ pub(super) async fn give_back(
         ];
         new.transaction("giving an extension to its owner", &statements).await?;
     }
-    let rest = format!(
-        "REASSIGN OWNED BY {quoted_restorer} TO {}; DROP OWNED BY {quoted_restorer}",
-        quoting::name(MANAGED_ROLE)
-    );
-    new.execute("giving away what is left", &rest).await?;
-    Ok(left_out)
-}
-
-/// What is told of an owner who did not go over.
-fn as_owner(role: &str) -> String {
-    in_one_line(&format!("{role} as an owner"))
+    Ok(())
 }
 
 /// Gives a database itself to its owner, with what is granted on it.
@@ -261,7 +269,7 @@ pub(super) async fn finish(
     copied: &Copied,
 ) -> Result<()> {
     let name = database.quoted();
-    let owner = Some(database.owner.as_str()).filter(|owner| copied.has(owner)).unwrap_or(MANAGED_ROLE);
+    let owner = Some(database.owner.as_str()).filter(|owner| copied.may_own(owner)).unwrap_or(MANAGED_ROLE);
     let owner = quoting::name(owner);
     let mut statements = vec![format!("ALTER DATABASE {name} OWNER TO {owner}")];
     if database.has_grants {

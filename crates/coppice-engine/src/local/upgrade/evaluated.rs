@@ -2,7 +2,8 @@
 //!
 //! One role owns everything while it is restored, so whatever is evaluated then may change what belongs to any other.
 //! Of the managed role's that is no matter: roles and databases are its own. Others, like the login of a key, reach
-//! no further than their things, and so does what they wrote; with one exception, that which can do nothing.
+//! no further than their things, and so does what they wrote; with one exception, that which can do nothing. Roles of
+//! PostgreSQL's own are others too: whoever is a member of one can give things to it, like the login of a key.
 
 use coppice_core::branch::MANAGED_ROLE;
 
@@ -19,7 +20,7 @@ use tokio_postgres::types::Type;
 /// it; what makes a value of one type another one's, or tells how far two of a range are from each other, is called by much.
 const OF_OTHERS: &str = r"WITH others AS (
         SELECT oid FROM pg_catalog.pg_authid
-        WHERE NOT rolsuper AND rolname !~ '^pg_' AND NOT pg_catalog.pg_has_role(oid, $1::text::name, 'USAGE')),
+        WHERE NOT rolsuper AND NOT pg_catalog.pg_has_role(oid, $1::text::name, 'USAGE')),
     expressions (class, object, owner, said) AS (
         SELECT 'pg_constraint'::regclass, c.oid, coalesce(t.relowner, y.typowner), c.conbin::text
             FROM pg_catalog.pg_constraint c LEFT JOIN pg_catalog.pg_class t ON t.oid = c.conrelid
@@ -62,11 +63,15 @@ pub(super) async fn refuse_of_others(database: &Database, old: &Session) -> Resu
     let found = old.query_opt("looking for what is evaluated", OF_OTHERS, &managed).await?;
     let Some(row) = found else { return Ok(()) };
     let (owner, kind, name) = (said(&row, 0)?, said(&row, 1)?, said(&row, 2)?);
+    // PostgreSQL does not reassign what its own roles have.
+    let how = match owner.starts_with("pg_") {
+        true => "ALTER … OWNER".to_owned(),
+        false => format!("REASSIGN OWNED BY {}", quoting::name(&owner)),
+    };
     let why = format!(
         "database {}: {kind} {name} of the role {owner} runs code while it is restored, which could change what is \
-         not that role's: look at what it does, and drop it or give it to {MANAGED_ROLE} (REASSIGN OWNED BY {} TO {MANAGED_ROLE})",
-        database.name,
-        quoting::name(&owner)
+         not that role's: look at what it does, and drop it or give it to {MANAGED_ROLE} ({how} TO {MANAGED_ROLE})",
+        database.name
     );
     Err(EngineError::NotUpgradable(in_one_line(&why)))
 }

@@ -1,7 +1,5 @@
 //! Everything in one server is taken to the other one.
 
-use std::collections::BTreeSet;
-
 use coppice_failpoint::failpoint;
 
 use super::databases::{self, Database};
@@ -12,6 +10,7 @@ use super::quoting::{self, in_one_line};
 use super::relay::{LIST, Relay};
 use super::roles::{self, Copied, said};
 use crate::local::connecting::Address;
+use crate::local::owned;
 use crate::local::prepared;
 use crate::local::server::make_directory;
 use crate::local::session::{PLATFORM_ROLE, Patience, Session};
@@ -51,6 +50,7 @@ impl Pair<'_> {
     async fn carry_over_all(&self) -> Result<Vec<String>> {
         let (old, new) = (self.from.open(Patience::WORK).await?, self.to.open(Patience::WORK).await?);
         refuse_what_would_be_lost(&old).await?;
+        self.refuse_what_is_made_anew().await?;
         let databases = databases::all(&old).await?;
         new.execute("dropping an empty database", "DROP DATABASE IF EXISTS app").await?;
         let mighty = roles::mighty(&new).await?;
@@ -60,7 +60,7 @@ impl Pair<'_> {
         new.execute("making the role that restores", &make).await?;
         for (number, database) in databases.iter().enumerate() {
             let file = format!("{number}.dump");
-            left_out.extend(self.carry_over_database((&old, &new), &copied, database, &file).await?);
+            self.carry_over_database((&old, &new), &copied, database, &file).await?;
         }
         for database in &databases {
             databases::finish(database, (&old, &new), &copied).await?;
@@ -76,13 +76,36 @@ impl Pair<'_> {
         Ok(left_out)
     }
 
+    /// The databases of PostgreSQL are made anew, and have hardly anything that is a tenant's.
+    async fn refuse_what_is_made_anew(&self) -> Result<()> {
+        for database in ["postgres", "template1"] {
+            let inside = self.from.open_inside(database, self.plan.from.major, Patience::WORK).await?;
+            for source in [owned::BY_ROLES, owned::BY_POSTGRES] {
+                let query = format!(
+                    "SELECT r.rolname, format('%s %s', i.type, i.identity) FROM {}
+                     AND (i.type, i.identity) <> ('schema', 'public') ORDER BY 1, 2 LIMIT 1",
+                    owned::things(source)
+                );
+                let action = "looking at the databases of PostgreSQL";
+                if let Some(row) = inside.query_opt(action, &query, &[]).await? {
+                    let (owner, what) = (said(&row, 0)?, said(&row, 1)?);
+                    return Err(EngineError::NotUpgradable(in_one_line(&format!(
+                        "the database {database} is made anew, and has {what} of the role {owner}, which would be lost: \
+                         move it to another database first"
+                    ))));
+                }
+            }
+        }
+        Ok(())
+    }
+
     async fn carry_over_database(
         &self,
         (old, new): (&Session, &Session),
         copied: &Copied,
         database: &Database,
         file: &str,
-    ) -> Result<BTreeSet<String>> {
+    ) -> Result<()> {
         databases::open(old, database).await?;
         let (from, to) = (self.plan.from.major, self.plan.label.version.major);
         let inside_old = self.from.open_inside(&database.name, from, Patience::WORK).await?;
@@ -96,7 +119,7 @@ impl Pair<'_> {
         self.restore(database, &dump).await?;
         databases::forget_settings(database, new).await?;
         let inside_new = self.to.open_inside(&database.name, to, Patience::WORK).await?;
-        let left_out = databases::give_back((&inside_old, &inside_new), copied, &self.restorer).await?;
+        databases::give_back((&inside_old, &inside_new), database, copied, &self.restorer).await?;
         let granted = grants::of_superusers(&inside_new).await?;
         self.grant(database, &dump).await?;
         if grants::of_superusers(&inside_new).await? != granted {
@@ -107,8 +130,7 @@ impl Pair<'_> {
             return Err(EngineError::NotUpgradable(in_one_line(&why)));
         }
         inside_new.execute(&format!("counting what is in {}", database.name), "ANALYZE").await?;
-        std::fs::remove_file(self.programs.dumps.join(file)).map_err(EngineError::io("removing a dump"))?;
-        Ok(left_out)
+        std::fs::remove_file(self.programs.dumps.join(file)).map_err(EngineError::io("removing a dump"))
     }
 
     async fn door(&self, to: &Address, role: &str, password: Option<&str>) -> Result<Relay> {
@@ -197,17 +219,6 @@ async fn refuse_what_would_be_lost(old: &Session) -> Result<()> {
             "it has the subscription {name}, which would not find its place again: drop it first"
         )));
     }
-    let query = "SELECT d.datname, r.rolname FROM pg_catalog.pg_shdepend s
-         JOIN pg_catalog.pg_database d ON d.oid = s.dbid AND d.datname IN ('postgres', 'template1')
-         JOIN pg_catalog.pg_authid r ON r.oid = s.refobjid AND NOT r.rolsuper
-         WHERE s.deptype = 'o' AND s.refclassid = 'pg_authid'::regclass ORDER BY 1, 2 LIMIT 1";
-    if let Some(row) = old.query_opt("looking at the databases of PostgreSQL", query, &[]).await? {
-        let (database, owner) = (said(&row, 0)?, in_one_line(&said(&row, 1)?));
-        return Err(EngineError::NotUpgradable(format!(
-            "the database {database} is made anew, and has a large object or the like of the role {owner}, which would \
-             be lost: move it to another database first"
-        )));
-    }
     Ok(())
 }
 
@@ -215,28 +226,34 @@ async fn refuse_what_would_be_lost(old: &Session) -> Result<()> {
 /// owner who is no superuser, and what has no owner, of types of such an owner. A language
 /// is its owner's by its script, and nobody else makes one; and so may everything be whose
 /// script runs as its owner.
-const ADDED: &str = "SELECT e.extname, i.type, i.identity
-    FROM pg_catalog.pg_depend d
-    JOIN pg_catalog.pg_extension e ON e.oid = d.refobjid
-    CROSS JOIN LATERAL pg_catalog.pg_identify_object(d.classid, d.objid, d.objsubid) i
-    WHERE d.refclassid = 'pg_extension'::regclass AND d.deptype = 'e' AND d.classid <> 'pg_language'::regclass
-      AND NOT EXISTS (SELECT FROM pg_catalog.pg_available_extension_versions() v
-                      WHERE v.name = e.extname AND NOT v.superuser)
-      AND (EXISTS (SELECT FROM pg_catalog.pg_shdepend s
-                   JOIN pg_catalog.pg_database b ON b.oid = s.dbid AND b.datname = current_database()
-                   JOIN pg_catalog.pg_authid r ON r.oid = s.refobjid AND NOT r.rolsuper
-                   WHERE s.classid = d.classid AND s.objid = d.objid AND s.deptype = 'o')
-           OR EXISTS (SELECT FROM pg_catalog.pg_type t
-                      JOIN pg_catalog.pg_authid r ON r.oid = t.typowner AND NOT r.rolsuper
-                      WHERE d.classid = 'pg_cast'::regclass AND t.oid IN (SELECT unnest(ARRAY[castsource, casttarget])
-                                                                        FROM pg_catalog.pg_cast WHERE oid = d.objid)
-                         OR d.classid = 'pg_transform'::regclass
-                            AND t.oid = (SELECT trftype FROM pg_catalog.pg_transform WHERE oid = d.objid)))
-    ORDER BY d.classid, d.objid LIMIT 1";
+fn added() -> String {
+    let of_postgres = owned::BY_POSTGRES;
+    format!(
+        "SELECT e.extname, i.type, i.identity
+        FROM pg_catalog.pg_depend d
+        JOIN pg_catalog.pg_extension e ON e.oid = d.refobjid
+        CROSS JOIN LATERAL pg_catalog.pg_identify_object(d.classid, d.objid, d.objsubid) i
+        WHERE d.refclassid = 'pg_extension'::regclass AND d.deptype = 'e' AND d.classid <> 'pg_language'::regclass
+          AND NOT EXISTS (SELECT FROM pg_catalog.pg_available_extension_versions() v
+                          WHERE v.name = e.extname AND NOT v.superuser)
+          AND (EXISTS (SELECT FROM pg_catalog.pg_shdepend s
+                       JOIN pg_catalog.pg_database b ON b.oid = s.dbid AND b.datname = current_database()
+                       JOIN pg_catalog.pg_authid r ON r.oid = s.refobjid AND NOT r.rolsuper
+                       WHERE s.classid = d.classid AND s.objid = d.objid AND s.deptype = 'o')
+               OR (d.classid, d.objid) IN (SELECT o.classid, o.objid FROM ({of_postgres}) AS o (classid, objid, part, owner))
+               OR EXISTS (SELECT FROM pg_catalog.pg_type t
+                          JOIN pg_catalog.pg_authid r ON r.oid = t.typowner AND NOT r.rolsuper
+                          WHERE d.classid = 'pg_cast'::regclass AND t.oid IN (SELECT unnest(ARRAY[castsource, casttarget])
+                                                                            FROM pg_catalog.pg_cast WHERE oid = d.objid)
+                             OR d.classid = 'pg_transform'::regclass
+                                AND t.oid = (SELECT trftype FROM pg_catalog.pg_transform WHERE oid = d.objid)))
+        ORDER BY d.classid, d.objid LIMIT 1"
+    )
+}
 
 /// What its owner added to an extension would come back as its script has it: not at all.
 async fn refuse_what_was_added(database: &Database, old: &Session) -> Result<()> {
-    let Some(row) = old.query_opt("looking for what was added to extensions", ADDED, &[]).await? else {
+    let Some(row) = old.query_opt("looking for what was added to extensions", &added(), &[]).await? else {
         return Ok(());
     };
     let (extension, kind, name) = (quoting::name(&said(&row, 0)?), said(&row, 1)?, said(&row, 2)?);

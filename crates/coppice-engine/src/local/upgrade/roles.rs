@@ -34,6 +34,8 @@ const WITHIN: [&str; 8] = [
     "pg_stat_scan_tables",
     "pg_write_all_data",
 ];
+/// Whose only member is whoever owns the database.
+const OF_DATABASES: &str = "pg_database_owner";
 /// Most bytes of the name of a setting.
 const NAME_MAX: usize = 128;
 /// What the platform sets for all roles; an owner can set nothing for all.
@@ -49,7 +51,7 @@ pub(super) fn said(row: &Row, index: usize) -> Result<String> {
     named(row, index)?.ok_or_else(unreadable)
 }
 
-/// Names of the roles that went over: all that anything on the new server may belong to.
+/// Names of the roles that went over.
 #[derive(Debug, Default)]
 pub(super) struct Copied(BTreeSet<String>);
 
@@ -61,6 +63,11 @@ impl Copied {
     /// Whether one of them may be a member of a role.
     fn may_join(&self, role: &str) -> bool {
         self.has(role) || WITHIN.contains(&role)
+    }
+
+    /// Whether anything may belong to a role: also to one of PostgreSQL's own that some of them are.
+    pub(super) fn may_own(&self, role: &str) -> bool {
+        self.may_join(role) || role == OF_DATABASES
     }
 }
 
