@@ -17,8 +17,9 @@ use crate::connection::{Connection, Duplex};
 use crate::reason::Reason;
 use crate::refusal::Refusal;
 
-/// Longest text that is read as a whole: of a command, or of SQL.
-const QUERY_LENGTH_MAX: usize = 1 << 20;
+/// So much of a text is kept until it is clear what it asks for: its first words say that. Nobody counts how many
+/// clients have begun one where the server says that it has room for them.
+const BEGINNING_MAX: usize = 4 << 10;
 /// Bytes that are read at once.
 const READ_LENGTH: usize = 8 << 10;
 /// A message's type and length.
@@ -120,16 +121,17 @@ impl<S: Duplex> LogicalOnly<S> {
                 self.rest = whole;
                 continue;
             }
-            if whole > QUERY_LENGTH_MAX {
-                let message =
-                    format!("a replication connection takes texts of up to {QUERY_LENGTH_MAX} bytes");
-                return Err(Refusal::new(Reason::Unsupported, sqlstate::PROGRAM_LIMIT_EXCEEDED, message));
+            let is_all = new.len() >= whole;
+            match is_physical(&new[HEADER_LENGTH..whole.min(new.len())], is_all) {
+                Some(true) => return Err(physical()),
+                Some(false) => self.rest = whole,
+                None if new.len() < BEGINNING_MAX => return Ok(()),
+                None => {
+                    let message =
+                        format!("a replication command says within {BEGINNING_MAX} bytes what it is for");
+                    return Err(Refusal::new(Reason::Unsupported, sqlstate::PROGRAM_LIMIT_EXCEEDED, message));
+                }
             }
-            let Some(query) = new.get(HEADER_LENGTH..whole) else { return Ok(()) };
-            if is_physical(query) {
-                return Err(physical());
-            }
-            self.passable += whole;
         }
     }
 }
@@ -185,46 +187,52 @@ impl<S: Duplex> AsyncWrite for LogicalOnly<S> {
     }
 }
 
-/// Whether a text is a command that has to do with files or with the log as it is. The
-/// first word tells a command from SQL.
-fn is_physical(query: &[u8]) -> bool {
-    let text = query.split(|byte| *byte == 0).next().unwrap_or_default();
-    let mut words = Words(text);
-    let mut next = || words.next().unwrap_or_default().to_ascii_uppercase();
-    match next().as_slice() {
-        b"BASE_BACKUP" | b"UPLOAD_MANIFEST" | b"TIMELINE_HISTORY" | b"READ_REPLICATION_SLOT" => true,
-        b"START_REPLICATION" => [next(), next(), next()][2] != b"LOGICAL",
-        b"CREATE_REPLICATION_SLOT" => {
-            let (_name, mut kind) = (next(), next());
-            if kind == b"TEMPORARY" {
-                kind = next();
-            }
-            kind != b"LOGICAL"
+/// Whether a text is a command that has to do with files or with the log as it is; none where more of it has to come
+/// before that is clear. The first word tells a command from SQL.
+fn is_physical(query: &[u8], is_all: bool) -> Option<bool> {
+    let end = query.iter().position(|byte| *byte == 0);
+    let mut words = Words { text: &query[..end.unwrap_or(query.len())], is_all: is_all || end.is_some() };
+    match words.next()?.as_slice() {
+        b"BASE_BACKUP" | b"UPLOAD_MANIFEST" | b"TIMELINE_HISTORY" | b"READ_REPLICATION_SLOT" => Some(true),
+        b"START_REPLICATION" => {
+            let (_slot, _name) = (words.next()?, words.next()?);
+            Some(words.next()? != b"LOGICAL")
         }
-        _ => false,
+        b"CREATE_REPLICATION_SLOT" => {
+            let (_name, mut kind) = (words.next()?, words.next()?);
+            if kind == b"TEMPORARY" {
+                kind = words.next()?;
+            }
+            Some(kind != b"LOGICAL")
+        }
+        _ => Some(false),
     }
 }
 
 /// Words of a replication command, as PostgreSQL takes them apart. One in quotes keeps
 /// them, so that it is no keyword.
-struct Words<'a>(&'a [u8]);
+struct Words<'a> {
+    text: &'a [u8],
+    /// Whether nothing more comes.
+    is_all: bool,
+}
 
-impl<'a> Iterator for Words<'a> {
-    type Item = &'a [u8];
-
-    fn next(&mut self) -> Option<Self::Item> {
+impl Words<'_> {
+    /// In capitals; an empty one where there is no other, none where it may still go on.
+    fn next(&mut self) -> Option<Vec<u8>> {
         let is_blank = |byte: &u8| byte.is_ascii_whitespace() || *byte == 0x0b;
-        let begin = self.0.iter().position(|byte| !is_blank(byte))?;
-        let text = &self.0[begin..];
+        let begin = self.text.iter().position(|byte| !is_blank(byte)).unwrap_or(self.text.len());
+        let text = &self.text[begin..];
         let is_part = |byte: &u8| byte.is_ascii_alphanumeric() || *byte >= 0x80 || b"_$".contains(byte);
-        let length = match text[0] {
-            b'"' => text[1..].iter().position(|byte| *byte == b'"').map_or(text.len(), |end| end + 2),
-            first if is_part(&first) => text.iter().take_while(|byte| is_part(byte)).count(),
-            _ => 1,
+        let length = match text.first() {
+            None => 0,
+            Some(b'"') => text[1..].iter().position(|byte| *byte == b'"').map_or(text.len(), |end| end + 2),
+            Some(first) if is_part(first) => text.iter().take_while(|byte| is_part(byte)).count(),
+            Some(_) => 1,
         };
         let (word, rest) = text.split_at(length);
-        self.0 = rest;
-        Some(word)
+        self.text = rest;
+        (self.is_all || !rest.is_empty()).then(|| word.to_ascii_uppercase())
     }
 }
 
@@ -265,7 +273,7 @@ mod tests {
             "\"base_backup\"",
             "",
         ] {
-            assert!(!is_physical(&[passes.as_bytes(), &[0]].concat()), "{passes}");
+            assert_eq!(is_physical(&[passes.as_bytes(), &[0]].concat(), true), Some(false), "{passes}");
         }
         for refused in [
             "BASE_BACKUP",
@@ -286,8 +294,9 @@ mod tests {
             "CREATE_REPLICATION_SLOT\"s\"TEMPORARY PHYSICAL RESERVE_WAL",
             "CREATE_REPLICATION_SLOT",
         ] {
-            assert!(is_physical(&[refused.as_bytes(), &[0]].concat()), "{refused}");
-            assert!(!is_physical(&[b"x ", refused.as_bytes()].concat()), "SQL: {refused}");
+            assert_eq!(is_physical(&[refused.as_bytes(), &[0]].concat(), true), Some(true), "{refused}");
+            let sql = [b"x ", refused.as_bytes()].concat();
+            assert_eq!(is_physical(&sql, false), Some(false), "SQL: {refused}");
         }
     }
 
@@ -323,11 +332,25 @@ mod tests {
         assert!(String::from_utf8_lossy(&told).contains("physical replication is not available"));
     }
 
+    /// A server that says it has room for any number of clients would have all of them kept.
     #[tokio::test]
-    async fn a_text_too_long_to_be_read_ends_it() {
+    async fn of_a_text_no_more_is_kept_than_its_first_words() {
         let (mut far, mut near) = client();
-        let length = u32::try_from(QUERY_LENGTH_MAX + 4).unwrap().to_be_bytes();
-        far.write_all(&[&b"Q"[..], &length].concat()).await.unwrap();
+        let length = (1_u32 << 20).to_be_bytes();
+        let begun = [&b"Q"[..], &length, b"SELECT '", &[b'x'; 900_000]].concat();
+        far.write_all(&begun).await.unwrap();
+        let mut passed = vec![0; begun.len()];
+        near.read_exact(&mut passed).await.unwrap();
+        assert!(passed == begun, "SQL passes as it comes");
+        assert!(near.received.capacity() <= 4 * READ_LENGTH, "{}", near.received.capacity());
+    }
+
+    #[tokio::test]
+    async fn a_text_that_does_not_say_what_it_is_for_ends_it() {
+        let (mut far, mut near) = client();
+        let length = (1_u32 << 20).to_be_bytes();
+        let begun = [&b"Q"[..], &length, b"START_REPLICATION SLOT \"", &[b'x'; BEGINNING_MAX]].concat();
+        far.write_all(&begun).await.unwrap();
         assert_eq!(near.read(&mut [0; 100]).await.unwrap(), 0);
         assert_eq!(near.refused.map(|refusal| refusal.code), Some("54000"));
     }
@@ -357,7 +380,17 @@ mod tests {
 
         #[test]
         fn no_text_makes_the_reader_panic(text in proptest::collection::vec(any::<u8>(), 0..64)) {
-            let _ = is_physical(&text);
+            let _ = is_physical(&text, true);
+        }
+
+        #[test]
+        fn what_is_clear_of_a_beginning_is_so_of_the_whole(
+            text in "(BASE_BACKUP|START_REPLICATION|CREATE_REPLICATION_SLOT|x)?[ \"a]{0,3}(SLOT|TEMPORARY)?[ \"a]{0,4}(LOGICAL|PHYSICAL)?[ x\"]{0,2}",
+            cut in 0_usize..60,
+        ) {
+            let (text, whole) = (text.as_bytes(), is_physical(text.as_bytes(), true));
+            let begun = is_physical(&text[..text.len().min(cut)], false);
+            prop_assert!(whole.is_some() && (begun.is_none() || begun == whole), "{begun:?} {whole:?}");
         }
     }
 }
