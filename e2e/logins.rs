@@ -145,6 +145,7 @@ fn roles_do_what_they_say(http: &Http, name: &str) {
     }
     refuses(&writes, "CREATE TABLE u ()", "permission denied");
     does(&owns, "CREATE TABLE u AS SELECT * FROM t");
+    gives_its_rights_to_nobody(&owns, &owner, name);
     let made = format!("SELECT count(*) FROM {}.u", owner.id);
     assert_eq!(coppice.sql(name, &made), "2", "it is the branch's");
     let idle = key(http, "owner", &json!({}));
@@ -169,9 +170,28 @@ fn roles_do_what_they_say(http: &Http, name: &str) {
         );
         (psql(&coppice.superuser_url(name), &sql).out == "f|t").then_some(())
     });
+    wait_for("its rights are nobody's", PATIENCE, || {
+        let left = "SELECT count(*) FROM pg_proc WHERE proowner = 'pg_write_all_data'::regrole";
+        (psql(&coppice.superuser_url(name), left).out == "0").then_some(())
+    });
     let id = &owner.id;
     coppice.sql(name, &format!("REASSIGN OWNED BY {id} TO app; DROP OWNED BY {id}; DROP ROLE {id}"));
     assert_eq!(coppice.sql(name, &made), "2");
+}
+
+/// Whoever may become a role can give it functions, which do what it may for whoever calls them.
+fn gives_its_rights_to_nobody(owns: &str, owner: &Key, name: &str) {
+    let id = &owner.id;
+    does(owns, &format!("GRANT USAGE, CREATE ON SCHEMA {id} TO pg_write_all_data"));
+    does(
+        owns,
+        "CREATE FUNCTION w() RETURNS text SECURITY DEFINER LANGUAGE sql AS 'SELECT current_user::text'",
+    );
+    let give = "ALTER FUNCTION w() OWNER TO pg_write_all_data";
+    match name {
+        "v15" => drop(does(owns, give)),
+        _ => refuses(owns, give, "must be able to SET ROLE"),
+    }
 }
 
 /// A statement by the API is no way around what a connection of one's own may see.

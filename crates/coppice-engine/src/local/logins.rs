@@ -9,6 +9,8 @@
 //! role, unless something hangs on it: then it is locked, may do nothing any more,
 //! and the managed role gets what it owns by being a member of it. Its objects are
 //! given to nobody: code in them would then run with the rights of the new owner.
+//! For the same reason it gives nothing to the roles of PostgreSQL's whose rights it
+//! has (before 16 whoever has these can), and what it gave them is its own again.
 
 use coppice_core::branch::{MANAGED_DATABASE, MANAGED_ROLE};
 use coppice_core::login::{DatabaseRole, Login, key_of_login};
@@ -16,6 +18,7 @@ use tokio_postgres::types::Type;
 
 use super::blockers::insist;
 use super::connecting::Address;
+use super::owned;
 use super::prepared::{self, COLUMNS, Prepared};
 use super::session::{Parameter, Patience, Session, column, named};
 use crate::{EngineError, Result};
@@ -24,10 +27,20 @@ use crate::{EngineError, Result};
 pub(super) const NAMES: &str = "^key_[0-9a-v]{26}$";
 /// Most logins that a copy is looked through for at once.
 const INHERITED_MAX: usize = 1000;
+/// So much of what a login gave away is taken back at once.
+const GIVEN_MAX: usize = 1000;
+/// And so often.
+const GIVEN_ROUNDS: usize = 100;
 /// Most prepared transactions of a login that are rolled back at once.
 const PREPARED_MAX: usize = 1000;
 /// The work that sessions which hold a login keep waiting.
 const PURPOSE: &str = "ending the login of a key";
+
+/// Whether a role, of which `oid` is the number, may become one of those whose rights the platform, which is the first
+/// superuser, gave it. What its owner grants it besides is theirs.
+const IS_SETTABLE: &str = "EXISTS (SELECT FROM pg_catalog.pg_auth_members m
+    WHERE m.member = pg_authid.oid AND m.grantor = 10 AND m.set_option
+      AND m.roleid IN ('pg_read_all_data'::regrole, 'pg_write_all_data'::regrole))";
 
 /// Has the role be there with its verifier, and do what it should.
 ///
@@ -35,18 +48,25 @@ const PURPOSE: &str = "ending the login of a key";
 /// When the server does not answer, or somebody holds the role.
 pub(super) async fn ensure(address: &Address, session: &Session, login: &Login) -> Result<()> {
     let action = "making the login of a key";
-    let query = "
-        SELECT rolcanlogin AND rolinherit AND rolconnlimit = -1 AND rolpassword IS NOT DISTINCT FROM $2
+    // From 16 on a membership may be to have its rights, and not to be it: then nothing can be given to that role.
+    let (without_set, may_set) = match session.major() >= 16 {
+        true => (" WITH INHERIT TRUE, SET FALSE", IS_SETTABLE),
+        false => ("", "false"),
+    };
+    let query = format!(
+        "SELECT rolcanlogin AND rolinherit AND rolconnlimit = -1 AND rolpassword IS NOT DISTINCT FROM $2
                AND (rolvaliduntil IS NULL OR rolvaliduntil > now())
                AND NOT (rolsuper OR rolcreaterole OR rolcreatedb OR rolreplication OR rolbypassrls)
                AND pg_has_role(oid, 'pg_read_all_data', 'USAGE')
                AND ($3 OR pg_has_role(oid, 'pg_write_all_data', 'USAGE'))
-        FROM pg_catalog.pg_authid WHERE rolname = $1";
+               AND NOT {may_set}
+         FROM pg_catalog.pg_authid WHERE rolname = $1"
+    );
     let (name, role) = (login.key.as_str(), login.database_role);
     let only_reads = role < DatabaseRole::Writer;
     let parameters: [Parameter<'_>; 3] =
         [(&name, Type::NAME), (&login.verifier, Type::TEXT), (&only_reads, Type::BOOL)];
-    let found = session.query_opt(action, query, &parameters).await?;
+    let found = session.query_opt(action, &query, &parameters).await?;
     let is_ready: bool = found.as_ref().map_or(Ok(false), |row| column(row, 0))?;
     if !is_ready {
         let mut statements = vec![];
@@ -59,9 +79,9 @@ pub(super) async fn ensure(address: &Address, session: &Session, login: &Login) 
             "ALTER ROLE {name} LOGIN INHERIT NOSUPERUSER NOCREATEDB NOCREATEROLE NOREPLICATION NOBYPASSRLS \
              CONNECTION LIMIT -1 PASSWORD '{verifier}' VALID UNTIL 'infinity'"
         ));
-        statements.push(format!("GRANT pg_read_all_data TO {name}"));
+        statements.push(format!("GRANT pg_read_all_data TO {name}{without_set}"));
         if !only_reads {
-            statements.push(format!("GRANT pg_write_all_data TO {name}"));
+            statements.push(format!("GRANT pg_write_all_data TO {name}{without_set}"));
         }
         session.transaction(action, &statements).await?;
     }
@@ -158,12 +178,39 @@ async fn remove(address: &Address, session: &Session, name: &str) -> Result<()> 
     lock(address, session, name).await?;
     let without_schema = async {
         let inside = address.open_inside(MANAGED_DATABASE, session.major(), Patience::QUESTION).await?;
+        take_back(address, &inside, name).await?;
         // Only one with nothing in it goes.
         inside.execute(action, &format!("DROP SCHEMA IF EXISTS {name}")).await?;
         session.execute(action, &dropping).await
     };
     if let Err(error) = without_schema.await {
         tracing::debug!("{name} stays, and is locked: {}", error.chain());
+    }
+    Ok(())
+}
+
+/// What it gave to PostgreSQL's own roles would go on doing what they may, for whoever may call it. So what is theirs in
+/// its schema is its own again, which may do nothing.
+async fn take_back(address: &Address, inside: &Session, name: &str) -> Result<()> {
+    let action = "taking back what a login gave away";
+    let query = format!(
+        "SELECT format('ALTER %s %s OWNER TO %I', {}, i.identity, $1::text) FROM {} AND i.schema = $1 LIMIT {GIVEN_MAX}",
+        owned::KIND,
+        owned::things(owned::BY_POSTGRES)
+    );
+    for _ in 0..GIVEN_ROUNDS {
+        let rows = inside.query(action, &query, &[(&name, Type::TEXT)]).await?;
+        for row in &rows {
+            let Some(statement) = named(row, 0)? else { continue };
+            if let Err(error) = insist(address, PURPOSE, inside.execute(action, &statement)).await {
+                let instance = &address.instance;
+                tracing::warn!(%instance, "instance {instance}: {name} gave away what stays so: {}", error.chain());
+                return Ok(());
+            }
+        }
+        if rows.len() < GIVEN_MAX {
+            break;
+        }
     }
     Ok(())
 }
