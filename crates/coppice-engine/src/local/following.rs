@@ -28,7 +28,7 @@ pub(super) struct Following {
     pub(super) door: Option<Door>,
 }
 
-/// Roles of all replicas that there can be, for `pg_hba.conf`.
+/// Roles and slots of all replicas that there can be, with commas, as in `pg_hba.conf`.
 pub(super) fn all_names() -> String {
     let ordinals = 2..=coppice_core::limits::INSTANCES_PER_BRANCH_MAX;
     ordinals.map(|ordinal| format!("{NAME}{ordinal}")).collect::<Vec<_>>().join(",")

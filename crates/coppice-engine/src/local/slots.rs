@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use tokio_postgres::error::SqlState;
 use tokio_postgres::types::Type;
 
-use super::following::NAMES;
+use super::following::all_names;
 use super::many::Many;
 use super::session::{Parameter, Session, column};
 use crate::{EngineError, Result};
@@ -57,11 +57,13 @@ async fn make_with_room(session: &Session, make: &str, name: &str) -> Result<()>
     }
 }
 
-/// Drops those of the owner's that are beyond what was asked for, newest and unused first.
+/// Drops those of the owner's that are beyond what was asked for, newest and unused first. What is called like a replica
+/// that there can't be is the owner's too.
 async fn drop_excess(session: &Session) -> Result<()> {
+    let replicas = all_names();
     let query = format!(
         "SELECT slot_name::text FROM pg_catalog.pg_replication_slots s
-         WHERE NOT (slot_type = 'physical' AND (slot_name = '{WAL}' OR slot_name ~ '{NAMES}'))
+         WHERE NOT (slot_type = 'physical' AND slot_name::text = ANY (string_to_array('{WAL},{replicas}', ',')))
            AND NOT EXISTS (SELECT FROM pg_catalog.pg_stat_activity
                            WHERE pid = active_pid AND temporary AND usename = current_user)
          ORDER BY active DESC, restart_lsn NULLS LAST, slot_name

@@ -3,6 +3,7 @@
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use coppice_core::InstanceId;
 use coppice_engine::{Engine, EngineError};
 
 use crate::server::{PATIENCE, Running};
@@ -53,6 +54,20 @@ async fn a_slot_counts_while_somebody_reads_from_it() {
     wait_until(&running, true).await;
     drop(reader);
     wait_until(&running, false).await;
+}
+
+#[tokio::test]
+async fn names_that_look_like_a_replicas_take_no_place_of_one() {
+    let running = Running::start();
+    running.sql(
+        "SELECT pg_create_physical_replication_slot('coppice_replica_' || number)
+         FROM generate_series(100, 99 + current_setting('max_replication_slots')::int) AS number",
+    );
+    let replica = InstanceId::from_trusted("slots-2");
+    running.engine.keep_for_replica(&running.instance, &replica).await.unwrap();
+    let there = "SELECT count(*) FROM pg_replication_slots WHERE slot_name";
+    assert_eq!(running.value(&format!("{there} = 'coppice_replica_2'")), "1");
+    assert_eq!(running.value(&format!("{there} ~ '_[0-9]{{3}}$'")), "2", "as many as there may be");
 }
 
 #[tokio::test]
