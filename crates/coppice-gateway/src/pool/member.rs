@@ -29,7 +29,7 @@ use crate::visit::{Found, Visit};
 /// How often a session is looked for that still has its server.
 const LENDS_MAX: usize = 100;
 /// A server counts a session until its process is gone, and so long that is waited for. The first pause; the next
-/// ones are twice as long each, since a server that lies may say so for ever.
+/// ones are as long as all before, since a server that lies may say so for ever.
 const VACATED_PATIENCE: Duration = Duration::from_millis(500);
 const VACATED_PAUSE: Duration = Duration::from_millis(10);
 
@@ -187,7 +187,7 @@ impl Gateway {
         mut found: Option<Found>,
     ) -> Result<Backend, End> {
         let deadline = Instant::now() + self.config.queue_timeout;
-        let (mut vacated, mut pause) = (None, VACATED_PAUSE);
+        let mut vacated = None;
         for _ in 0..LENDS_MAX {
             let grant = match vacated.take() {
                 Some(place) => Grant::Place(place),
@@ -213,13 +213,16 @@ impl Gateway {
                     let (server, session, route) = match reached {
                         Ok(reached) => reached,
                         Err(End::RefusedByServer(said)) if is_too_many(&said) => {
-                            if place.vacated.is_some_and(|at| at.elapsed() < VACATED_PATIENCE) {
-                                tokio::time::sleep(pause).await;
-                                pause *= 2;
+                            let waited = place.vacated.map_or(VACATED_PATIENCE, |at| at.elapsed());
+                            if let Some(pause) = pause_after(waited) {
+                                tokio::select! {
+                                    () = tokio::time::sleep(pause) => {}
+                                    error = client.connection.gone() => return Err(error.into()),
+                                }
                                 vacated = Some(place);
                                 continue;
                             }
-                            if member.pool.places.shrink() {
+                            if member.pool.places.shrink() && Instant::now() < deadline {
                                 continue;
                             }
                             return Err(End::RefusedByServer(said));
@@ -244,6 +247,12 @@ impl Gateway {
         }
         Err(Refusal::server_lost().into())
     }
+}
+
+/// How long the process of a session is waited for once more; none where that was long enough.
+fn pause_after(waited: Duration) -> Option<Duration> {
+    let left = VACATED_PATIENCE.checked_sub(waited).filter(|left| !left.is_zero())?;
+    Some(waited.max(VACATED_PAUSE).min(left))
 }
 
 /// Whether a server has as many sessions as it may have.
@@ -321,5 +330,21 @@ impl Member {
         );
         let refusal = Refusal::new(Reason::TooMany, sqlstate::TOO_MANY_CONNECTIONS, message);
         Err(Broken::Refused(refusal.with_hint("Connect without -pooler for that.")))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_that_says_there_are_too_many_is_asked_a_few_times_and_no_longer() {
+        let (mut waited, mut tries) = (Duration::ZERO, 0);
+        while let Some(pause) = pause_after(waited) {
+            waited += pause;
+            tries += 1;
+        }
+        assert_eq!((waited, tries), (VACATED_PATIENCE, 7));
+        assert_eq!(pause_after(VACATED_PATIENCE * 9), None);
     }
 }
