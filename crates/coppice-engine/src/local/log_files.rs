@@ -25,6 +25,8 @@ pub(super) const NAMES_MAX: usize = 100_000;
 
 /// What a file takes at least, for its name and what is known about it.
 const FILE_BYTES_MIN: u64 = 4096;
+/// A log file that is longer is not spared for being the newest: the server begins another one at 10 MB.
+const SPARED_BYTES_MAX: u64 = 64 << 20;
 /// Most of a directory in the place of a log that is removed at once.
 const ENTRIES_AT_ONCE: u64 = 100_000;
 
@@ -55,6 +57,13 @@ pub(super) fn newest(directory: &UntrustedDir) -> io::Result<Option<CString>> {
     let names = directory.names(NAMES_MAX)?;
     // The names tell the time.
     Ok(names.into_iter().filter(|name| began(name).is_some()).max())
+}
+
+/// Whether the server would give a file this name, with this ending: early messages have another one.
+fn is_of_server(name: &CStr, ending: &[u8]) -> bool {
+    let stem = name.to_bytes().strip_suffix(ending);
+    stem.and_then(|stem| CString::new([stem, b".json"].concat()).ok())
+        .is_some_and(|name| began(&name).is_some())
 }
 
 fn name_of(began: i64) -> Option<String> {
@@ -126,12 +135,15 @@ struct Found {
     /// Oldest first.
     files: Vec<Removable>,
     directories: Vec<CString>,
+    /// Whether that is everything.
+    is_all: bool,
 }
 
 impl LogDirectory {
     fn look(&self, directory: &UntrustedDir) -> io::Result<Found> {
-        let mut found = Found::default();
-        for name in self.names()? {
+        let names = self.names()?;
+        let mut found = Found { is_all: names.len() < NAMES_MAX, ..Found::default() };
+        for name in names {
             let Ok(stat) = directory.stat(&name) else { continue };
             if FileType::from_raw_mode(stat.st_mode) == FileType::Directory {
                 found.directories.push(name);
@@ -146,14 +158,18 @@ impl LogDirectory {
     }
 
     /// Removes what is too old, then the oldest of what is too much. What the
-    /// server writes to stays: the newest of each kind, by name and by time.
-    /// Directories go; a server makes none.
+    /// server writes to stays: the newest of each kind, by name and by time, of those
+    /// that are as its logs are. What is beyond, it has open without a name, which counts to
+    /// its storage. Directories go; a server makes none. Where there are more names than are
+    /// looked at, nobody knows how much there is, and all of these go.
     fn trim(&self, retention: &LogRetention, now: DateTime<chrono::Utc>) -> io::Result<Trimmed> {
         let Some(directory) = &self.0 else { return Ok(Trimmed::default()) };
-        let Found { files: found, directories } = self.look(directory)?;
+        let Found { files: found, directories, is_all } = self.look(directory)?;
         let mut kept: Vec<CString> = vec![];
         for ending in [&b".json"[..], b".log"] {
-            let of_kind = || found.iter().filter(|one| one.name.to_bytes().ends_with(ending));
+            let is_spared =
+                |one: &&Removable| one.bytes <= SPARED_BYTES_MAX && is_of_server(&one.name, ending);
+            let of_kind = || found.iter().filter(is_spared);
             kept.extend(of_kind().max_by_key(|one| one.modified_ns).map(|one| one.name.clone()));
             kept.extend(of_kind().max_by_key(|one| &one.name).map(|one| one.name.clone()));
         }
@@ -162,7 +178,7 @@ impl LogDirectory {
         let mut total: u64 = found.iter().map(|one| one.bytes).sum();
         let mut removed = 0;
         for one in found {
-            let is_too_much = total > retention.bytes_max;
+            let is_too_much = !is_all || total > retention.bytes_max;
             if kept.contains(&one.name) || !(is_too_much || one.modified_ns < oldest_ns) {
                 continue;
             }
@@ -363,5 +379,31 @@ mod tests {
         let kept = ["postgresql-20260102-120000.json", "postgresql-20260103-030405.json"];
         assert_eq!(names(root.path()), kept);
         assert!(secret.path().exists());
+    }
+
+    #[test]
+    fn nothing_is_spared_that_is_not_as_logs_of_the_server_are() {
+        let root = tempfile::tempdir().expect("a directory");
+        let long = File::create(root.path().join("postgresql-20260105-030405.json")).expect("a file");
+        let length = SPARED_BYTES_MAX + FILE_BYTES_MIN;
+        rustix::fs::fallocate(&long, rustix::fs::FallocateFlags::empty(), 0, length).expect("room");
+        for name in [FIRST, "postgresql-20260102-030405.log", "zzz.json", "zzz.log", "postgresql-x.log"] {
+            write(root.path(), name, 10, 100);
+        }
+        let directory = open(root.path()).expect("readable");
+        let trim = |bytes| directory.trim(&retention(1 << 30, bytes), chrono::Utc::now()).expect("trimmed");
+        assert_eq!((trim(SPARED_BYTES_MAX * 2).removed, trim(0).removed), (0, 4));
+        assert_eq!(names(root.path()), [FIRST, "postgresql-20260102-030405.log"]);
+    }
+
+    #[test]
+    fn more_files_than_are_looked_at_go_whatever_they_take() {
+        let root = tempfile::tempdir_in("/dev/shm").expect("a directory");
+        for number in 0..NAMES_MAX + 9 {
+            File::create(root.path().join(number.to_string())).expect("a file");
+        }
+        let directory = open(root.path()).expect("readable");
+        directory.trim(&retention(1 << 30, 1 << 30), chrono::Utc::now()).expect("trimmed");
+        assert_eq!(names(root.path()).len(), 9);
     }
 }
