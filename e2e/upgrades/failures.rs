@@ -18,6 +18,13 @@ const OF_A_GUEST: &str = "
     CREATE FUNCTION guest.is_even(i int) RETURNS boolean IMMUTABLE LANGUAGE plpgsql AS
         $$BEGIN PERFORM guest.act(i); RETURN i % 2 = 0; END$$;
     CREATE TABLE guest.t (i int); INSERT INTO guest.t VALUES (1); CREATE INDEX even ON guest.t (guest.is_even(i))";
+/// What is called by what is `app`'s, and has the rights of the guest alone until it is restored.
+const FOR_OTHERS: &str = "
+    SET ROLE guest; DROP INDEX guest.even;
+    CREATE FUNCTION guest.valid(i int) RETURNS boolean SECURITY DEFINER LANGUAGE plpgsql AS
+        $$BEGIN PERFORM guest.act(i); RETURN true; END$$;
+    RESET ROLE; CREATE FUNCTION is_valid(i int) RETURNS boolean LANGUAGE plpgsql AS $$BEGIN RETURN guest.valid(i); END$$;
+    CREATE TABLE orders (i int CHECK (is_valid(i))); INSERT INTO orders VALUES (1)";
 
 #[test]
 fn what_can_not_be_upgraded_goes_on_as_it_was_and_says_why() {
@@ -72,6 +79,8 @@ fn what_can_not_be_upgraded_goes_on_as_it_was_and_says_why() {
     // What only computes would do no harm, and is not what is refused.
     coppice.sql("stuck", OF_A_GUEST);
     failing("index guest.even of the role guest runs code");
+    coppice.sql("stuck", FOR_OTHERS);
+    failing("function guest.valid(integer) of the role guest runs code");
     assert_eq!(coppice.connection_string("stuck"), url);
 }
 

@@ -3,7 +3,8 @@
 //! One role owns everything while it is restored, so whatever is evaluated then may change what belongs to any other.
 //! Of the managed role's that is no matter: roles and databases are its own. Others, like the login of a key, reach
 //! no further than their things, and so does what they wrote; with one exception, that which can do nothing. Roles of
-//! PostgreSQL's own are others too: whoever is a member of one can give things to it, like the login of a key.
+//! PostgreSQL's own are others too: whoever is a member of one can give things to it, like the login of a key. What is
+//! the managed role's may call code of others that has their rights alone, by SECURITY DEFINER, and no less meanwhile.
 
 use coppice_core::branch::MANAGED_ROLE;
 
@@ -18,6 +19,7 @@ use tokio_postgres::types::Type;
 /// superusers made for it is known to do nothing else (`FirstNormalObjectId` is 16384); of PostgreSQL's own, what is
 /// volatile may do anything, and what makes XML of a query or a table runs it. A materialized view may have anything below
 /// it; what makes a value of one type another one's, or tells how far two of a range are from each other, is called by much.
+/// What functions call is in their texts, and who wrote one to be evaluated names what it calls; triggers are made last.
 const OF_OTHERS: &str = r"WITH others AS (
         SELECT oid FROM pg_catalog.pg_authid
         WHERE NOT rolsuper AND NOT pg_catalog.pg_has_role(oid, $1::text::name, 'USAGE')),
@@ -33,22 +35,35 @@ const OF_OTHERS: &str = r"WITH others AS (
         UNION ALL SELECT 'pg_class'::regclass, p.partrelid, t.relowner, p.partexprs::text
             FROM pg_catalog.pg_partitioned_table p JOIN pg_catalog.pg_class t ON t.oid = p.partrelid),
     calls (class, object, owner, function) AS (
-        SELECT e.class, e.object, e.owner, n[1]::oid FROM expressions e JOIN others ON others.oid = e.owner
+        SELECT e.class, e.object, e.owner, n[1]::oid FROM expressions e
             CROSS JOIN LATERAL regexp_matches(e.said, ':(?:[a-z]*funcid|[a-z]+fnoid) ([0-9]+)', 'g') AS f (n)
-        UNION ALL SELECT e.class, e.object, e.owner, o.oprcode::oid FROM expressions e JOIN others ON others.oid = e.owner
+        UNION ALL SELECT e.class, e.object, e.owner, o.oprcode::oid FROM expressions e
             CROSS JOIN LATERAL regexp_matches(e.said, ':opno ([0-9]+)', 'g') AS f (n)
             JOIN pg_catalog.pg_operator o ON o.oid = n[1]::oid
         UNION ALL SELECT 'pg_type'::regclass, r.rngtypid, y.typowner, f.function
-            FROM pg_catalog.pg_range r JOIN pg_catalog.pg_type y ON y.oid = r.rngtypid JOIN others ON others.oid = y.typowner
+            FROM pg_catalog.pg_range r JOIN pg_catalog.pg_type y ON y.oid = r.rngtypid
             CROSS JOIN LATERAL unnest(ARRAY[r.rngcanonical::oid, r.rngsubdiff::oid]) AS f (function)
         UNION ALL SELECT 'pg_cast'::regclass, c.oid, p.proowner, c.castfunc
-            FROM pg_catalog.pg_cast c JOIN pg_catalog.pg_proc p ON p.oid = c.castfunc JOIN others ON others.oid = p.proowner),
+            FROM pg_catalog.pg_cast c JOIN pg_catalog.pg_proc p ON p.oid = c.castfunc),
+    defining (function, name, owner) AS (
+        SELECT p.oid, p.proname, p.proowner FROM pg_catalog.pg_proc p JOIN others ON others.oid = p.proowner
+            WHERE p.prosecdef AND p.prorettype <> 'trigger'::regtype
+              AND (EXISTS (SELECT FROM calls c JOIN pg_catalog.pg_proc f ON f.oid = c.function
+                       JOIN pg_catalog.pg_authid r ON r.oid = f.proowner WHERE NOT r.rolsuper)
+                   OR EXISTS (SELECT FROM pg_catalog.pg_class WHERE relkind = 'm' AND relispopulated))),
     evaluated (class, object, owner) AS (
-        SELECT c.class, c.object, c.owner FROM calls c JOIN pg_catalog.pg_proc p ON p.oid = c.function
+        SELECT c.class, c.object, c.owner FROM calls c JOIN others ON others.oid = c.owner
+            JOIN pg_catalog.pg_proc p ON p.oid = c.function
             JOIN pg_catalog.pg_authid r ON r.oid = p.proowner
             WHERE NOT (r.rolsuper AND (p.provolatile = 'i' OR p.oid < 16384 AND p.provolatile = 's' AND p.proname !~ '_to_xml'))
         UNION ALL SELECT 'pg_class'::regclass, t.oid, t.relowner FROM pg_catalog.pg_class t
-            JOIN others ON others.oid = t.relowner WHERE t.relkind = 'm' AND t.relispopulated)
+            JOIN others ON others.oid = t.relowner WHERE t.relkind = 'm' AND t.relispopulated
+        UNION ALL SELECT 'pg_proc'::regclass, d.function, d.owner FROM defining d
+            WHERE EXISTS (SELECT FROM pg_catalog.pg_depend n
+                      WHERE n.refclassid = 'pg_proc'::regclass AND n.refobjid = d.function AND n.deptype = 'n')
+               OR EXISTS (SELECT FROM pg_catalog.pg_proc c JOIN pg_catalog.pg_authid r ON r.oid = c.proowner
+                      WHERE NOT r.rolsuper AND c.proowner NOT IN (SELECT oid FROM others)
+                        AND strpos(lower(c.prosrc), lower(d.name)) > 0))
     SELECT r.rolname, i.type, i.identity FROM evaluated e JOIN pg_catalog.pg_authid r ON r.oid = e.owner
         CROSS JOIN LATERAL pg_catalog.pg_identify_object(e.class, e.object, 0) i
     ORDER BY 1, 2, 3 LIMIT 1";
