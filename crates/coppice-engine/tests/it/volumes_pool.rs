@@ -2,13 +2,14 @@
 //! left behind. All of it takes root.
 
 use std::fs;
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 use std::os::unix::fs::MetadataExt;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+use coppice_core::VolumeId;
 use coppice_engine::EngineError;
-use coppice_engine::local::volumes::{DriverKind, PoolMode, SourceState, StorageOptions};
+use coppice_engine::local::volumes::{DriverKind, PoolMode, SourceState, StorageOptions, Volumes};
 
 use crate::storage::{MIB, Storage, data_of, fill, new_volume, run, tree};
 
@@ -123,7 +124,7 @@ fn an_image_has_all_its_blocks_also_after_deleting() {
     volumes.remove(&volume).unwrap();
     // An operator's nightly job gives free blocks back wherever that works.
     let _ = Command::new("fstrim").arg(storage.layout().pool()).output();
-    run(Command::new("sync").arg("--file-system").arg(storage.layout().pool()));
+    sync(&storage);
     let (length, on_disk) = image_bytes(&storage);
     assert_eq!(length, 300 * MIB);
     assert!(on_disk >= length, "{on_disk} of {length} bytes are on disk");
@@ -163,7 +164,7 @@ fn what_was_deleted_is_room_soon_where_the_pool_can_not_grow() {
     let volumes = storage.open();
     let volume = new_volume(&storage, &volumes);
     fs::write(data_of(&volumes, &volume).join("large"), vec![1; 64 * MIB as usize]).unwrap();
-    run(Command::new("sync").arg("--file-system").arg(storage.layout().pool()));
+    sync(&storage);
     storage.options.pool_step_bytes = 800 * MIB;
     storage.options.host_reserve_bytes = u64::MAX;
     let volumes = storage.open();
@@ -277,6 +278,83 @@ fn a_full_pool_is_attached_and_deletes() {
     volumes.remove(&full).unwrap();
     assert!(!volumes.exists(&full));
     assert!(data_of(&volumes, &kept).join("base/5/1259").exists());
+}
+
+/// Fills the pool with data and deletes most of that: its room is then in parts that are
+/// for data alone. Afterwards it makes small files, which take metadata and nothing else,
+/// until one can't be made or `is_enough` of so many of them. Gives the volume with them.
+fn take_metadata(storage: &Storage, volumes: &Volumes, is_enough: impl Fn(u32) -> bool) -> VolumeId {
+    let (filler, volume) = (new_volume(storage, volumes), new_volume(storage, volumes));
+    let (data, small) = (data_of(volumes, &filler), data_of(volumes, &volume));
+    let block = vec![7u8; MIB as usize];
+    let write = |number: u32| fs::File::create(data.join(number.to_string()))?.write_all(&block);
+    let count = (0..).take_while(|number| write(*number).is_ok()).count() as u32;
+    sync(storage);
+    for number in (0..count).filter(|number| number % 5 < 3) {
+        fs::remove_file(data.join(number.to_string())).unwrap();
+    }
+    sync(storage);
+    for number in (0..).take_while(|number| !is_enough(*number)) {
+        let make = || fs::write(small.join(number.to_string()), &block[..1900]);
+        let is_made = number % 250 > 0 && make().is_ok();
+        // What is not written yet takes more, and is not counted.
+        if !is_made {
+            sync(storage);
+            if make().is_err() {
+                break;
+            }
+        }
+    }
+    sync(storage);
+    volume
+}
+
+fn sync(storage: &Storage) {
+    run(Command::new("sync").arg("--file-system").arg(storage.layout().pool()));
+}
+
+#[test]
+fn a_pool_without_room_for_metadata_is_short_and_grows() {
+    if !is_root() {
+        return;
+    }
+    let storage = Storage::pool();
+    let volumes = storage.open();
+    let volume = take_metadata(&storage, &volumes, |_| false);
+    let full = data_of(&volumes, &volume).join("more");
+    assert_eq!(fs::write(&full, [7; 1900]).unwrap_err().kind(), ErrorKind::StorageFull);
+    let data = rustix::fs::statvfs(storage.layout().pool()).unwrap();
+    assert!(data.f_bavail * 4 > data.f_blocks, "there is room for data");
+    let usage = volumes.usage().unwrap();
+    assert!(usage.is_short(), "{usage:?}");
+
+    volumes.maintain().unwrap();
+    assert_eq!(image_bytes(&storage).0, 364 * MIB);
+    let usage = volumes.usage().unwrap();
+    assert!(!usage.is_short() && usage.free_bytes > 60 * MIB, "{usage:?}");
+    fs::write(&full, [7; 1900]).unwrap();
+}
+
+#[test]
+fn a_pool_that_can_not_grow_gives_room_for_data_to_metadata() {
+    if !is_root() {
+        return;
+    }
+    let mut storage = Storage::pool();
+    storage.open();
+    storage.options.host_reserve_bytes = u64::MAX;
+    let volumes = storage.open();
+    let kept = new_volume(&storage, &volumes);
+    let before = tree(&data_of(&volumes, &kept));
+    let is_little = || volumes.usage().is_ok_and(|usage| usage.free_bytes < usage.total_bytes / 12);
+    take_metadata(&storage, &volumes, |number| number % 250 == 1 && is_little());
+    assert!(is_little(), "{:?}", volumes.usage());
+
+    volumes.maintain().unwrap();
+    assert_eq!(image_bytes(&storage).0, 300 * MIB);
+    let usage = volumes.usage().unwrap();
+    assert!(usage.free_bytes > usage.total_bytes / 10, "{usage:?}");
+    assert_eq!(tree(&data_of(&volumes, &kept)), before);
 }
 
 #[test]

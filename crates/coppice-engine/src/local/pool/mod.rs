@@ -19,9 +19,10 @@ use coppice_failpoint::failpoint;
 use rustix::io::Errno;
 use rustix::mount::{MountFlags, UnmountFlags};
 
-use super::btrfs;
 use super::layout::Layout;
 use super::storage_options::StorageOptions;
+use super::storage_usage::StorageUsage;
+use super::{btrfs, btrfs_room};
 use crate::{EngineError, Result};
 use image::ImageLock;
 use loop_device::LoopDevice;
@@ -82,9 +83,9 @@ impl Pool {
         Ok(pool)
     }
 
-    /// Grows the pool by a step when less than half a step is free in it and
-    /// the host keeps its reserve. Where it would not, what was deleted in it is
-    /// room by the next call but one.
+    /// Grows the pool by a step when less than half a step is free in it, or little for
+    /// metadata, and the host keeps its reserve. Where it would not, what was deleted in it
+    /// is room by the next call but one, and metadata gets some of the room for data.
     ///
     /// # Errors
     /// When growing or committing fails; the next call tries again.
@@ -95,13 +96,14 @@ impl Pool {
             EngineError::Other("the pool's loop device is gone; restart to attach it".to_owned())
         })?;
         self.catch_up(&image, &device)?;
-        if image::free_bytes(&self.mount_point)? >= self.step_bytes / 2 {
+        let usage = StorageUsage::of(&self.mount_point)?;
+        if usage.free_bytes >= self.step_bytes / 2 && !usage.has_little_for_metadata() {
             return Ok(());
         }
         let host = self.image.parent().unwrap_or(Path::new("."));
         if image::free_bytes(host)? < self.step_bytes.saturating_add(self.host_reserve_bytes) {
             tracing::warn!("the pool is short of space, and the host has none to give beyond its reserve");
-            return btrfs::commit(&self.mount_point).map_err(EngineError::io("freeing what was deleted"));
+            return self.make_room_inside(&usage);
         }
         let length =
             image.metadata().map_err(EngineError::io("reading the pool's image"))?.len() + self.step_bytes;
@@ -110,6 +112,15 @@ impl Pool {
         self.catch_up(&image, &device)?;
         tracing::info!(bytes = length, "the pool has grown");
         Ok(())
+    }
+
+    fn make_room_inside(&self, usage: &StorageUsage) -> Result<()> {
+        btrfs::commit(&self.mount_point).map_err(EngineError::io("freeing what was deleted"))?;
+        if !usage.has_little_for_metadata() {
+            return Ok(());
+        }
+        tracing::warn!("the pool has little room for metadata");
+        btrfs_room::empty_a_chunk(&self.mount_point).map_err(EngineError::io("making room for metadata"))
     }
 
     /// How much it can still grow by.

@@ -25,6 +25,7 @@ use super::installation::Installation;
 use super::layout::Layout;
 use super::pool::Pool;
 pub use super::storage_options::{DriverKind, PoolMode, StorageOptions};
+pub use super::storage_usage::StorageUsage;
 use super::untrusted::UntrustedPath;
 use crate::{EngineError, Result};
 
@@ -123,24 +124,6 @@ pub struct QuarantinedVolume {
     pub path: PathBuf,
     /// Its label, where that is readable.
     pub label: Option<VolumeLabel>,
-}
-
-/// Room on the file system that holds the volumes.
-#[derive(Clone, Copy, Debug)]
-pub struct StorageUsage {
-    /// Size in bytes.
-    pub total_bytes: u64,
-    /// Free for volumes, in bytes.
-    pub free_bytes: u64,
-}
-
-impl StorageUsage {
-    /// Whether there is so little left that what nobody needs has to go: less
-    /// than a twentieth, or than 2 GiB of a large one. A pool that can grow does
-    /// so long before.
-    pub fn is_short(&self) -> bool {
-        self.free_bytes < (self.total_bytes / 20).min(2 << 30)
-    }
 }
 
 impl Volumes {
@@ -331,13 +314,7 @@ impl Volumes {
     /// # Errors
     /// When the file system can't be asked.
     pub fn usage(&self) -> Result<StorageUsage> {
-        let volumes = self.layout.volumes();
-        let stat = rustix::fs::statvfs(&volumes)
-            .map_err(EngineError::io(format!("asking for room in {}", volumes.display())))?;
-        Ok(StorageUsage {
-            total_bytes: stat.f_blocks * stat.f_frsize,
-            free_bytes: stat.f_bavail * stat.f_frsize,
-        })
+        StorageUsage::of(&self.layout.volumes())
     }
 
     /// Room for volumes, with what the pool can still grow by, in bytes.
