@@ -4,7 +4,8 @@
 //! sent, by the workers that everybody's sign-ins wait for: refusals, and what belongs
 //! to no request. So a connection has an allowance of bytes that requests add to, most
 //! when somebody answers for them; and who sends too many that nobody answers for waits
-//! for what is said.
+//! for what is said. Neither holds for the connections of trusted proxies: others would
+//! wait behind whoever sends too much, and have no place where all wait.
 
 use std::net::IpAddr;
 use std::num::NonZeroU32;
@@ -35,7 +36,7 @@ const STEP: Duration = Duration::from_millis(500);
 const AT_ONCE: Quota = Quota::per_second(NonZeroU32::new(200).expect("not zero"))
     .allow_burst(NonZeroU32::new(1000).expect("not zero"));
 /// How long those that are beyond wait.
-const PATIENCE: Duration = Duration::from_secs(5);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Somebody answers for the request: it was in the rate of a credential, or a role signed in;
 /// in the extensions of its answer.
@@ -51,7 +52,6 @@ struct Allowance {
     bytes: i64,
     at: Instant,
     is_boundless: bool,
-    held_until: Option<Instant>,
     waits: Option<Waker>,
 }
 
@@ -73,7 +73,7 @@ pub(crate) struct Arriving {
 impl Default for Pace {
     fn default() -> Self {
         let (bytes, at) = (FIRST_BYTES, Instant::now());
-        Self(Mutex::new(Allowance { bytes, at, is_boundless: false, held_until: None, waits: None }))
+        Self(Mutex::new(Allowance { bytes, at, is_boundless: false, waits: None }))
     }
 }
 
@@ -145,21 +145,6 @@ impl Pace {
             ready!(sleeping.as_mut().poll(context));
             pause.0 = None;
         }
-    }
-
-    /// An answer waits: what else comes on the connection is not looked at before it is given.
-    pub(crate) fn hold(&self) -> Instant {
-        let mut allowance = self.0.lock();
-        let until = Instant::now() + PATIENCE;
-        if !allowance.is_boundless {
-            allowance.held_until = Some(until);
-        }
-        until
-    }
-
-    /// Until when nothing that comes is looked at, if that is not now.
-    pub(crate) fn held_until(&self) -> Option<Instant> {
-        self.0.lock().held_until.filter(|until| *until > Instant::now())
     }
 
     /// So much was read.

@@ -22,9 +22,8 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
 
-use crate::client_address::client_address;
 use crate::connections::{ConnectionLimits, Connections, IDLE_PATIENCE, Seat, count_ending};
-use crate::pace::{AnsweredFor, Arriving, Strangers};
+use crate::pace::{AnsweredFor, Arriving, PATIENCE, Strangers};
 use crate::unreadable::{InProgress, Watched};
 
 /// Largest request line with all headers; more is answered with 431.
@@ -176,6 +175,7 @@ fn service(
     peer: SocketAddr,
     (seat, in_progress): (Arc<Seat>, Arc<InProgress>),
 ) -> impl Service<Request<Incoming>, Response = Response<Body>, Error = Infallible, Future: Send> + Send {
+    let is_proxy = answers.trusted_proxies.trusts(peer.ip());
     service_fn(move |request: Request<Incoming>| {
         let (seat, answering) = (seat.clone(), in_progress.begin(request.version()));
         let (mut parts, body) = request.into_parts();
@@ -184,24 +184,97 @@ fn service(
         // For what outlives the request.
         parts.extensions.insert(seat.clone());
         parts.extensions.insert(answers.trusted_proxies.clone());
-        let (address, strangers) = (client_address(&parts), answers.strangers.clone());
+        let strangers = answers.strangers.clone();
         let body = Arriving::new(body, in_progress.pace.clone());
         let answered = answers.router.clone().oneshot(Request::from_parts(parts, body));
         let in_progress = in_progress.clone();
         async move {
-            // Who has to wait makes room for others, before and after.
-            if let Some(until) = in_progress.pace.held_until() {
-                tokio::time::sleep_until(until).await;
-            }
             let asked = seat.asked();
             let Ok(answer) = answered.await;
             drop(asked);
             let is_answered_for = answer.extensions().get::<AnsweredFor>().is_some();
-            if !is_answered_for && !strangers.is_answered_at_once(address) {
-                tokio::time::sleep_until(in_progress.pace.hold()).await;
+            if !is_answered_for && !is_proxy && !strangers.is_answered_at_once(peer.ip()) {
+                // The connection counts as idle: who has to wait makes room for others.
+                tokio::time::sleep(PATIENCE).await;
             }
             in_progress.pace.add_request(answer.status(), is_answered_for);
             Ok(answering.with(answer))
         }
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::Extension;
+    use axum::routing::get;
+    use hyper::client::conn::http2::{SendRequest, handshake};
+    use tokio::io::duplex;
+
+    use super::*;
+
+    /// What answers strangers, and somebody who is known, behind this proxy.
+    fn answers() -> Answers {
+        let router = Router::new()
+            .route("/stranger", get("hello"))
+            .route("/known", get((Extension(AnsweredFor), "hello")));
+        let trusted_proxies = Arc::new(TrustedProxies::parse(&["192.0.2.1"]).expect("a range"));
+        Answers { router, trusted_proxies, strangers: Arc::new(Strangers::new()) }
+    }
+
+    /// A connection of HTTP/2 from an address.
+    async fn connect(answers: &Answers, from: &str) -> SendRequest<Body> {
+        let peer = SocketAddr::new(from.parse().expect("an address"), 1);
+        let limits = ConnectionLimits {
+            total: 1,
+            per_address: 1,
+            first_request: IDLE_PATIENCE,
+            trusted_proxies: TrustedProxies::default(),
+        };
+        let seat = Arc::new(Connections::new(limits).admit(peer.ip()).expect("room"));
+        let (here, there) = duplex(1 << 16);
+        let in_progress = Arc::<InProgress>::default();
+        let service = service(answers.clone(), peer, (seat, in_progress));
+        tokio::spawn(async move { builder().serve_connection(TokioIo::new(there), service).await });
+        let (client, connection) =
+            handshake(TokioExecutor::new(), TokioIo::new(here)).await.expect("a server");
+        tokio::spawn(connection);
+        client
+    }
+
+    async fn ask(mut client: SendRequest<Body>, path: &'static str) {
+        let answer = client.send_request(Request::get(path).body(Body::empty()).expect("a request")).await;
+        assert!(answer.expect("an answer").status().is_success());
+    }
+
+    /// Whether a stranger waits for an answer while somebody who is known gets many, on the same connection.
+    async fn waits(client: &SendRequest<Body>) -> bool {
+        let stranger = tokio::spawn(ask(client.clone(), "/stranger"));
+        for _ in 0..20 {
+            if stranger.is_finished() {
+                break;
+            }
+            ask(client.clone(), "/known").await;
+        }
+        !stranger.is_finished()
+    }
+
+    #[tokio::test]
+    async fn a_stranger_who_asks_too_often_waits_alone_and_behind_a_proxy_never() {
+        let answers = answers();
+        let (own, proxy) = ("192.0.2.2", "192.0.2.1");
+        let ask_too_often = || {
+            for address in [own, proxy].map(|address| address.parse().expect("an address")) {
+                while answers.strangers.is_answered_at_once(address) {}
+            }
+        };
+        let clients = [connect(&answers, own).await, connect(&answers, proxy).await];
+        let mut waited = [false; 2];
+        for _ in 0..20 {
+            for (client, waited) in clients.iter().zip(&mut waited) {
+                ask_too_often();
+                *waited |= waits(client).await;
+            }
+        }
+        assert_eq!(waited, [true, false], "whoever else is behind a proxy would wait with it");
+    }
 }
