@@ -2,13 +2,14 @@
 //!
 //! Whoever connects costs a descriptor before anything is known of them. So
 //! connections are counted, all together and by address; and one that has not
-//! sent a request yet makes room for the next one. When all have, whoever holds
-//! most gives up the one that has waited longest for another request.
+//! sent a request yet makes room for the next one. When all have, the network that
+//! holds most gives up the one that has gone longest without a request that
+//! somebody answers for: to be answered slowly costs a stranger nothing.
 
 mod table;
 
 use std::net::IpAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Once};
 use std::time::Duration;
 
 use coppice_core::network;
@@ -90,6 +91,8 @@ impl Unread {
 struct Usage {
     has_asked: bool,
     in_progress: usize,
+    /// Of them, those that somebody answers for.
+    kept: usize,
     since: Instant,
 }
 
@@ -124,7 +127,7 @@ impl Connections {
     }
 
     /// A place for a new connection, where need be that of a silent one, or of
-    /// an idle one of an address that holds more than this one does.
+    /// one that is not kept of a network that holds more than this one's does.
     pub(crate) fn admit(self: &Arc<Self>, peer: IpAddr) -> Option<Seat> {
         let peer = peer.to_canonical();
         let address = (!self.limits.trusted_proxies.trusts(peer)).then(|| network::source(peer));
@@ -136,7 +139,7 @@ impl Connections {
             refusal = Some("address");
         } else if table.open.len() >= self.limits.total
             && !table.displace_one()
-            && !table.displace_idle_of_most(address)
+            && !table.displace_idle_of_most(address.map(network::site))
         {
             refusal = Some("total");
         }
@@ -147,13 +150,14 @@ impl Connections {
         let end = Arc::new(Notify::new());
         let number = table.insert(address, end.clone());
         gauge!(CONNECTIONS).set(table.open.len() as f64);
-        let usage = Mutex::new(Usage { has_asked: false, in_progress: 0, since: Instant::now() });
+        let usage = Mutex::new(Usage { has_asked: false, in_progress: 0, kept: 0, since: Instant::now() });
         Some(Seat { connections: self.clone(), number, end, unread: Arc::default(), usage })
     }
 }
 
 impl Seat {
-    /// A request came; it is answered when what this returns is dropped.
+    /// A request came; it is answered when what this returns is dropped. Until somebody answers for it, its
+    /// connection makes room for others.
     pub(crate) fn asked(self: &Arc<Self>) -> Asked {
         let mut usage = self.usage.lock();
         let mut table = self.connections.table.lock();
@@ -161,11 +165,13 @@ impl Seat {
             usage.has_asked = true;
             table.has_asked(self.number);
         }
-        table.set_idle(self.number, None);
+        if usage.kept == 0 {
+            table.set_idle(self.number, Some(Instant::now()));
+        }
         drop(table);
         usage.in_progress += 1;
         drop(usage);
-        Asked(self.clone())
+        Asked { seat: self.clone(), kept: Once::new() }
     }
 
     /// Ends the connection when it is notified, because an answer is not read.
@@ -212,15 +218,30 @@ impl Drop for Seat {
 
 /// A request that is being answered.
 #[derive(Debug)]
-pub(crate) struct Asked(Arc<Seat>);
+pub(crate) struct Asked {
+    seat: Arc<Seat>,
+    kept: Once,
+}
+
+impl Asked {
+    /// Somebody answers for the request.
+    pub(crate) fn keep(&self) {
+        self.kept.call_once(|| {
+            let mut usage = self.seat.usage.lock();
+            usage.kept += 1;
+            self.seat.connections.table.lock().set_idle(self.seat.number, None);
+        });
+    }
+}
 
 impl Drop for Asked {
     fn drop(&mut self) {
-        let mut usage = self.0.usage.lock();
+        let mut usage = self.seat.usage.lock();
         usage.in_progress -= 1;
+        usage.kept -= usize::from(self.kept.is_completed());
         usage.since = Instant::now();
-        if usage.in_progress == 0 {
-            self.0.connections.table.lock().set_idle(self.0.number, Some(usage.since));
+        if usage.kept == 0 {
+            self.seat.connections.table.lock().set_idle(self.seat.number, Some(usage.since));
         }
     }
 }
@@ -261,6 +282,13 @@ mod tests {
         connections.admit(peer.parse().expect("an address")).map(Arc::new)
     }
 
+    /// A request that somebody answers for.
+    fn kept(seat: &Arc<Seat>) -> Asked {
+        let asked = seat.asked();
+        asked.keep();
+        asked
+    }
+
     async fn has_to_go(seat: &Seat) -> Option<Ending> {
         tokio::time::timeout(Duration::from_millis(1), seat.ended()).await.ok()
     }
@@ -268,40 +296,40 @@ mod tests {
     #[tokio::test]
     async fn who_says_nothing_makes_room_and_who_has_asked_does_not() {
         let all = connections(3, 2, &[]);
-        let [first, second] = ["10.0.0.1", "10.0.0.1"].map(|peer| admit(&all, peer).expect("room"));
+        let [first, second] = ["10.0.1.1", "10.0.1.1"].map(|peer| admit(&all, peer).expect("room"));
         drop(first.asked());
-        let third = admit(&all, "10.0.0.1").expect("the second makes room");
+        let third = admit(&all, "10.0.1.1").expect("the second makes room");
         assert_eq!((has_to_go(&first).await, has_to_go(&second).await), (None, Some(Ending::Displaced)));
         drop(third.asked());
-        assert!(admit(&all, "10.0.0.1").is_none(), "both have asked");
-        assert!(admit(&all, "::ffff:10.0.0.1").is_none(), "it is the same address");
+        assert!(admit(&all, "10.0.1.1").is_none(), "both have asked");
+        assert!(admit(&all, "::ffff:10.0.1.1").is_none(), "it is the same address");
 
-        let other = admit(&all, "10.0.0.2").expect("room");
-        let another = admit(&all, "10.0.0.3").expect("the silent one makes room");
+        let other = admit(&all, "10.0.2.1").expect("room");
+        let another = admit(&all, "10.0.3.1").expect("the silent one makes room");
         assert_eq!(has_to_go(&other).await, Some(Ending::Displaced));
-        let busy = [first.asked(), third.asked(), another.asked()];
-        assert!(admit(&all, "10.0.0.4").is_none(), "all three are being answered");
+        let busy = [kept(&first), kept(&third), kept(&another)];
+        assert!(admit(&all, "10.0.4.1").is_none(), "all three are being answered");
         drop((second, other));
-        assert!(admit(&all, "10.0.0.4").is_none(), "who was displaced does not count twice");
+        assert!(admit(&all, "10.0.4.1").is_none(), "who was displaced does not count twice");
         drop(busy);
         drop(first);
-        assert!(admit(&all, "10.0.0.4").is_some());
+        assert!(admit(&all, "10.0.4.1").is_some());
     }
 
     #[tokio::test]
     async fn idle_connections_of_whoever_holds_most_make_room() {
         let all = connections(5, 3, &[]);
-        let [a1, a2, a3, b1, b2] = ["10.0.0.1", "10.0.0.1", "10.0.0.1", "10.0.0.2", "10.0.0.2"]
+        let [a1, a2, a3, b1, b2] = ["10.0.1.1", "10.0.1.1", "10.0.1.1", "10.0.2.1", "10.0.2.1"]
             .map(|peer| admit(&all, peer).expect("room"));
         for seat in [&b1, &a2, &a1, &b2, &a3] {
             drop(seat.asked());
         }
-        let busy = a2.asked();
-        let third = admit(&all, "10.0.0.3").expect("room");
+        let busy = kept(&a2);
+        let third = admit(&all, "10.0.3.1").expect("room");
         assert_eq!(has_to_go(&a1).await, Some(Ending::Displaced), "idle longest of those that hold most");
         drop(third.asked());
         // The first address has one idle connection left and as many as the second.
-        let fourth = admit(&all, "10.0.0.4").expect("room");
+        let fourth = admit(&all, "10.0.4.1").expect("room");
         drop(fourth.asked());
         drop(busy);
         let held = [&a2, &a3, &b1, &b2, &third, &fourth];
@@ -314,25 +342,49 @@ mod tests {
 
         // Where everybody holds as many, nobody is ended for one who has that many.
         let even = connections(2, 2, &[]);
-        let seats = ["10.0.0.1", "10.0.0.2"].map(|peer| admit(&even, peer).expect("room"));
+        let seats = ["10.0.1.1", "10.0.2.1"].map(|peer| admit(&even, peer).expect("room"));
         seats.iter().for_each(|seat| drop(seat.asked()));
-        assert!(admit(&even, "10.0.0.1").is_none());
-        assert!(admit(&even, "10.0.0.3").is_some(), "who has none comes first");
+        assert!(admit(&even, "10.0.1.1").is_none());
+        assert!(admit(&even, "10.0.3.1").is_some(), "who has none comes first");
     }
 
     #[tokio::test]
     async fn a_network_of_ipv6_is_one_address_and_a_trusted_proxy_none() {
         let all = connections(10, 1, &["192.0.2.1"]);
         let one = admit(&all, "2001:db8::1").expect("room");
-        let _busy = one.asked();
+        let _busy = kept(&one);
         assert!(admit(&all, "2001:db8::2:3").is_none());
         assert!(admit(&all, "2001:db8:0:1::1").is_some());
         let behind: Vec<_> = (0..8).map(|_| admit(&all, "192.0.2.1").expect("no limit of its own")).collect();
         behind.iter().for_each(|seat| drop(seat.asked()));
-        drop(admit(&all, "10.0.0.1").expect("room"));
+        drop(admit(&all, "10.0.1.1").expect("room"));
         let last = admit(&all, "192.0.2.1").expect("room");
         drop(last.asked());
         assert!(admit(&all, "192.0.2.1").is_none(), "the sum holds for it too");
+    }
+
+    #[tokio::test]
+    async fn a_request_that_nobody_answers_for_keeps_no_connection() {
+        let all = connections(3, 3, &[]);
+        let of = |network: u16| format!("2001:db8:1:{network}::1");
+        let strangers: Vec<_> = (1..4).map(|network| admit(&all, &of(network)).expect("room")).collect();
+        let mut slow: Vec<_> = strangers.iter().map(|seat| Some(seat.asked())).collect();
+        let known = admit(&all, "10.0.1.1").expect("room");
+        assert_eq!(has_to_go(&strangers[0]).await, Some(Ending::Displaced), "it has been slow for longest");
+        slow[1].as_ref().expect("in progress").keep();
+        let _known = kept(&known);
+        assert!(admit(&all, &of(5)).is_none(), "all of a site are one");
+        let other = admit(&all, "10.0.2.1").expect("room");
+        assert_eq!(
+            has_to_go(&strangers[2]).await,
+            Some(Ending::Displaced),
+            "somebody answers for the second"
+        );
+        let _other = kept(&other);
+        assert!(admit(&all, "10.0.3.1").is_none(), "somebody answers for each");
+        slow[1] = None;
+        assert!(admit(&all, "10.0.3.1").is_some(), "it was answered");
+        assert_eq!(has_to_go(&strangers[1]).await, Some(Ending::Displaced));
     }
 
     #[test]
@@ -340,7 +392,7 @@ mod tests {
         let (since, first_request) = (Instant::now(), Duration::from_secs(15));
         let look = |has_asked, in_progress, seconds| {
             let now = since + Duration::from_secs(seconds);
-            let usage = Usage { has_asked, in_progress, since };
+            let usage = Usage { has_asked, in_progress, kept: 0, since };
             usage.next_look(first_request, now).map(|next| next.duration_since(now).as_secs())
         };
         assert_eq!(look(false, 0, 0), Ok(15));

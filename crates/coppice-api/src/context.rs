@@ -1,7 +1,7 @@
 //! What belongs to the request being answered: its id, where it went, who sent
 //! it, and what its caller has left of its rate.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, Weak};
 
 use axum::http::{HeaderMap, HeaderName, HeaderValue};
 use coppice_core::operation::{self, Operation};
@@ -9,6 +9,7 @@ use tracing::Instrument;
 
 use crate::arrival::Place;
 use crate::audit::notes::Notes;
+use crate::connections::Asked;
 use crate::route::RequestRoute;
 
 pub(crate) static REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
@@ -35,6 +36,8 @@ pub(crate) struct Context {
     rate: OnceLock<RateState>,
     route: OnceLock<Arc<RequestRoute>>,
     caller: OnceLock<&'static str>,
+    /// Its connection's part in it, as long as it is not answered.
+    asked: Weak<Asked>,
     audit: Notes,
     place: OnceLock<Place<'static>>,
 }
@@ -54,9 +57,14 @@ pub(crate) fn note_route(route: Arc<RequestRoute>) {
     let _ = CURRENT.try_with(|current| current.route.set(route));
 }
 
-/// Notes what kind of caller sent the request, for the log.
+/// Notes what kind of caller sent the request, for the log. Somebody answers for it, so it keeps its connection.
 pub(crate) fn note_caller(kind: &'static str) {
-    let _ = CURRENT.try_with(|current| current.caller.set(kind));
+    let _ = CURRENT.try_with(|current| {
+        if let Some(asked) = current.asked.upgrade() {
+            asked.keep();
+        }
+        current.caller.set(kind)
+    });
 }
 
 /// Gives the place of the request's body back when the request is answered.
@@ -100,9 +108,9 @@ pub(crate) async fn detached<T: Send + 'static>(
 
 impl Context {
     /// The context of a request that has just come.
-    pub(crate) fn new(id: String) -> Self {
+    pub(crate) fn new(id: String, asked: Weak<Asked>) -> Self {
         let (rate, route, caller, place) = Default::default();
-        Self { id, rate, route, caller, audit: Notes::default(), place }
+        Self { id, rate, route, caller, asked, audit: Notes::default(), place }
     }
 
     /// Where the request went.

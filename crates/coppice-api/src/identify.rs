@@ -1,7 +1,7 @@
 //! The outermost layers of every request: its id, where it goes, and what is
 //! counted of it.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use axum::extract::{MatchedPath, Request, State};
 use axum::http::{HeaderValue, Method, StatusCode, header};
@@ -9,6 +9,7 @@ use axum::middleware::Next;
 use axum::response::Response;
 use tracing::Instrument;
 
+use crate::connections::Asked;
 use crate::context::{self, Context, REQUEST_ID};
 use crate::metrics::OpenRequest;
 use crate::pace::AnsweredFor;
@@ -33,7 +34,8 @@ pub(crate) async fn identify(mut request: Request, next: Next) -> Response {
         // What is asked on behalf of this request is found under the same id.
         request.headers_mut().insert(REQUEST_ID.clone(), value);
     }
-    let context = Arc::new(Context::new(id));
+    let asked = request.extensions().get::<Weak<Asked>>().cloned().unwrap_or_default();
+    let context = Arc::new(Context::new(id, asked));
     let observed = OpenRequest::begin(request.method(), context.clone());
     context::within(context, answer(request, next, is_options, observed)).instrument(span).await
 }

@@ -177,10 +177,12 @@ fn service(
 ) -> impl Service<Request<Incoming>, Response = Response<Body>, Error = Infallible, Future: Send> + Send {
     let is_proxy = answers.trusted_proxies.trusts(peer.ip());
     service_fn(move |request: Request<Incoming>| {
-        let (seat, answering) = (seat.clone(), in_progress.begin(request.version()));
+        let answering = in_progress.begin(request.version());
         let (mut parts, body) = request.into_parts();
         parts.extensions.insert(ConnectInfo(peer));
         parts.extensions.insert(seat.unread());
+        let asked = Arc::new(seat.asked());
+        parts.extensions.insert(Arc::downgrade(&asked));
         // For what outlives the request.
         parts.extensions.insert(seat.clone());
         parts.extensions.insert(answers.trusted_proxies.clone());
@@ -189,7 +191,6 @@ fn service(
         let answered = answers.router.clone().oneshot(Request::from_parts(parts, body));
         let in_progress = in_progress.clone();
         async move {
-            let asked = seat.asked();
             let Ok(answer) = answered.await;
             drop(asked);
             let is_answered_for = answer.extensions().get::<AnsweredFor>().is_some();

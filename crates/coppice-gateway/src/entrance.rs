@@ -9,6 +9,7 @@ use bytes::BytesMut;
 use coppice_pgwire::encode;
 use tokio::io::{AsyncWriteExt as _, DuplexStream, duplex};
 use tokio::time::timeout_at;
+use tokio_util::sync::CancellationToken;
 
 use crate::client::Arrival;
 use crate::gateway::{Gateway, until_displaced};
@@ -37,12 +38,18 @@ pub struct Entrance {
     /// Speaks the PostgreSQL protocol, from the startup packet on.
     pub stream: DuplexStream,
     refused: Arc<OnceLock<Reason>>,
+    has_begun: CancellationToken,
 }
 
 impl Entrance {
     /// Why there is no session, once the stream has said so; none if there is one.
     pub fn refused(&self) -> Arc<OnceLock<Reason>> {
         self.refused.clone()
+    }
+
+    /// Cancelled when there is a session.
+    pub fn has_begun(&self) -> CancellationToken {
+        self.has_begun.clone()
     }
 }
 
@@ -53,7 +60,8 @@ impl Gateway {
         metrics::connected();
         let arrival = Arrival::new(self.sessions.start());
         let (near, mut far) = duplex(BUFFER_BYTES);
-        let entrance = Entrance { stream: near, refused: arrival.refused.clone() };
+        let (refused, has_begun) = (arrival.refused.clone(), arrival.has_begun.clone());
+        let entrance = Entrance { stream: near, refused, has_begun };
         let place = match self.places.enter(Some(visitor.address)) {
             Ok(place) => place,
             Err(full) => {

@@ -4,6 +4,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use coppice_core::network;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
@@ -16,12 +17,14 @@ pub(super) struct Table {
     pub(super) open: HashMap<u64, Open>,
     /// How many of each address that has a limit.
     pub(super) of_address: HashMap<IpAddr, usize>,
+    /// How many of the networks that these are in.
+    of_site: HashMap<IpAddr, usize>,
     /// Those that have not sent a request, oldest first.
     silent: BTreeSet<u64>,
     /// The same by address.
     silent_of_address: BTreeSet<(IpAddr, u64)>,
-    /// Those whose requests are all answered, of addresses that have a limit,
-    /// with when the last one was.
+    /// Those without a request that somebody answers for, by the network of their address if that has a limit,
+    /// with since when.
     idle: BTreeSet<(IpAddr, Instant, u64)>,
 }
 
@@ -39,6 +42,7 @@ impl Table {
             next: 0,
             open: HashMap::new(),
             of_address: HashMap::new(),
+            of_site: HashMap::new(),
             silent: BTreeSet::new(),
             silent_of_address: BTreeSet::new(),
             idle: BTreeSet::new(),
@@ -52,6 +56,7 @@ impl Table {
         self.silent.insert(number);
         if let Some(address) = address {
             *self.of_address.entry(address).or_default() += 1;
+            *self.of_site.entry(network::site(address)).or_default() += 1;
             self.silent_of_address.insert((address, number));
         }
         number
@@ -64,12 +69,8 @@ impl Table {
         self.silent.remove(&number);
         if let Some(address) = open.address {
             self.silent_of_address.remove(&(address, number));
-            if let Some(count) = self.of_address.get_mut(&address) {
-                *count -= 1;
-                if *count == 0 {
-                    self.of_address.remove(&address);
-                }
-            }
+            take_one(&mut self.of_address, address);
+            take_one(&mut self.of_site, network::site(address));
         }
         Some(open)
     }
@@ -91,35 +92,43 @@ impl Table {
         oldest.is_some_and(|(_, number)| self.displace(number))
     }
 
-    /// Notes since when a connection waits for another request; none while one
-    /// is being answered.
+    /// Notes since when a connection has no request that somebody answers for; none while it has.
     pub(super) fn set_idle(&mut self, number: u64, since: Option<Instant>) {
         let Some(open) = self.open.get_mut(&number) else { return };
         let before = std::mem::replace(&mut open.idle_since, since);
-        let Some(address) = open.address else { return };
+        let Some(site) = open.address.map(network::site) else { return };
         if let Some(before) = before {
-            self.idle.remove(&(address, before, number));
+            self.idle.remove(&(site, before, number));
         }
         if let Some(since) = since {
-            self.idle.insert((address, since, number));
+            self.idle.insert((site, since, number));
         }
     }
 
-    /// Ends the connection that has been idle longest of the address that holds
-    /// most, if that is more than who comes holds.
+    /// Ends the connection that has been idle longest of the network that holds
+    /// most, if that is more than the one who comes is in holds.
     pub(super) fn displace_idle_of_most(&mut self, comes: Option<IpAddr>) -> bool {
-        let own = comes.and_then(|address| self.of_address.get(&address)).copied().unwrap_or_default();
-        let longest = |address: IpAddr| {
-            let mut from = self.idle.range((address, self.began, 0)..);
-            from.next().filter(|(of, ..)| *of == address).map(|(.., number)| *number)
+        let own = comes.and_then(|site| self.of_site.get(&site)).copied().unwrap_or_default();
+        let longest = |site: IpAddr| {
+            let mut from = self.idle.range((site, self.began, 0)..);
+            from.next().filter(|(of, ..)| *of == site).map(|(.., number)| *number)
         };
-        let holders = self.of_address.iter().filter(|(_, count)| **count > own);
-        let holders = holders.filter_map(|(address, count)| Some((*count, longest(*address)?)));
+        let holders = self.of_site.iter().filter(|(_, count)| **count > own);
+        let holders = holders.filter_map(|(site, count)| Some((*count, longest(*site)?)));
         let most = holders.max();
         most.is_some_and(|(_, number)| self.displace(number))
     }
 
     fn displace(&mut self, number: u64) -> bool {
         self.remove(number).inspect(|open| open.end.notify_one()).is_some()
+    }
+}
+
+fn take_one(counts: &mut HashMap<IpAddr, usize>, of: IpAddr) {
+    if let Some(count) = counts.get_mut(&of) {
+        *count -= 1;
+        if *count == 0 {
+            counts.remove(&of);
+        }
     }
 }

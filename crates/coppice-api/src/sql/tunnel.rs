@@ -1,7 +1,9 @@
 //! The stream of bytes that a WebSocket carries, and its other end in the gateway.
 
-use std::future::poll_fn;
+use std::convert::Infallible;
+use std::future::{pending, poll_fn};
 use std::io;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -23,6 +25,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 use zeroize::Zeroizing;
 
 use super::frames::{self, Close, Event, Reader};
+use crate::connections::Asked;
 use crate::pace::{Pace, Pause};
 
 /// Bytes of each direction that are read at once.
@@ -145,9 +148,14 @@ impl<S: AsyncRead + AsyncWrite + Send + Unpin> Tunnel<S> {
         }
     }
 
-    /// Serves it to its end.
-    pub(super) async fn serve(mut self, gateway: &Arc<Gateway>, visitor: Visitor) -> io::Result<()> {
-        let why = match self.carry(gateway, visitor).await {
+    /// Serves it to its end. From when it has a session on, somebody answers for the request it came by.
+    pub(super) async fn serve(
+        mut self,
+        gateway: &Arc<Gateway>,
+        visitor: Visitor,
+        asked: Option<Asked>,
+    ) -> io::Result<()> {
+        let why = match self.carry(gateway, visitor, asked).await {
             Ok(why) | Err(End::Close(why)) => why,
             Err(End::Gone(error)) => return Err(error),
         };
@@ -159,14 +167,33 @@ impl<S: AsyncRead + AsyncWrite + Send + Unpin> Tunnel<S> {
         timeout(FAREWELL, farewell).await.unwrap_or(Err(io::ErrorKind::TimedOut.into()))
     }
 
-    async fn carry(&mut self, gateway: &Arc<Gateway>, visitor: Visitor) -> Result<Close, End> {
+    async fn carry(
+        &mut self,
+        gateway: &Arc<Gateway>,
+        visitor: Visitor,
+        asked: Option<Asked>,
+    ) -> Result<Close, End> {
         let last = Instant::now() + STARTUP_PATIENCE;
-        let opening = timeout_at(last, self.open()).await.map_err(|_| End::Close(Close::Policy))??;
-        let Opening { packet, host, password, mut rest } = opening;
+        let mut opening = timeout_at(last, self.open()).await.map_err(|_| End::Close(Close::Policy))??;
         let source = network::source(visitor.address);
-        let entrance = gateway.enter(Visitor { host: host.or(visitor.host), ..visitor });
-        let refused = entrance.refused();
-        let mut stream = entrance.stream;
+        let host = opening.host.take().or(visitor.host);
+        let entrance = gateway.enter(Visitor { host, ..visitor });
+        let (refused, has_begun) = (entrance.refused(), entrance.has_begun());
+        let keeping = async {
+            has_begun.cancelled().await;
+            let _kept = asked.inspect(Asked::keep);
+            pending::<Infallible>().await
+        };
+        tokio::select! {
+            passed = self.pass(entrance.stream, opening, source) => passed?,
+            never = keeping => match never {},
+        }
+        Ok(close_of(refused.get().copied()))
+    }
+
+    /// Signs the client in if it sent a password at once, and passes on what both sides say.
+    async fn pass(&mut self, mut stream: DuplexStream, opening: Opening, source: IpAddr) -> Result<(), End> {
+        let Opening { packet, password, mut rest, .. } = opening;
         let mut said = BytesMut::new();
         if let Some(password) = password {
             match self.while_there(sign_in(stream, &packet, &password, source), &mut rest).await? {
@@ -175,10 +202,7 @@ impl<S: AsyncRead + AsyncWrite + Send + Unpin> Tunnel<S> {
                     said.unsplit(signed_in.received);
                     stream = signed_in.stream;
                 }
-                Err(failure) => {
-                    self.tell(&failure).await?;
-                    return Ok(close_of(refused.get().copied()));
-                }
+                Err(failure) => return self.tell(&failure).await,
             }
         } else {
             stream.write_all(&packet).await?;
@@ -187,8 +211,7 @@ impl<S: AsyncRead + AsyncWrite + Send + Unpin> Tunnel<S> {
         if !said.is_empty() {
             self.outgoing.data(&said).await?;
         }
-        self.copy(stream).await?;
-        Ok(close_of(refused.get().copied()))
+        self.copy(stream).await
     }
 
     /// Reads up to the startup packet, and the password that may follow it.

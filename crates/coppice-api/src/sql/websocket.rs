@@ -1,5 +1,6 @@
 //! `GET /v2`: the PostgreSQL protocol in frames of a WebSocket (RFC 6455).
 
+use std::future::pending;
 use std::io;
 use std::sync::Arc;
 
@@ -15,13 +16,12 @@ use axum::response::{IntoResponse, Response};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use coppice_gateway::{Gateway, Visitor};
-use hyper::upgrade::Upgraded;
 use hyper_util::rt::TokioIo;
 
 use super::refused::Refused;
 use super::tunnel::Tunnel;
 use crate::client_address::client_address;
-use crate::connections::{Asked, Seat};
+use crate::connections::{Ending, Seat, count_ending};
 use crate::hosts::called;
 
 /// What every server adds to the key of a client (RFC 6455, section 1.3).
@@ -36,10 +36,17 @@ pub(super) async fn websocket(State(gateway): State<Arc<Gateway>>, mut request: 
     let (parts, _) = request.into_parts();
     let visitor = Visitor { address: client_address(&parts), host: host(&parts), is_pooled: false };
     // It has its place among the connections until it ends.
-    let asked = parts.extensions.get::<Arc<Seat>>().map(|seat| seat.asked());
+    let seat = parts.extensions.get::<Arc<Seat>>().cloned();
+    let asked = seat.as_ref().map(Seat::asked);
     tokio::spawn(async move {
         let served = match upgrade.await {
-            Ok(upgraded) => serve(upgraded, gateway, visitor, asked).await,
+            Ok(upgraded) => tokio::select! {
+                served = Tunnel::new(TokioIo::new(upgraded)).serve(&gateway, visitor, asked) => served,
+                ending = ended(seat) => {
+                    count_ending(ending);
+                    Err(io::Error::other(ending.label()))
+                }
+            },
             Err(error) => Err(io::Error::other(error)),
         };
         if let Err(error) = served {
@@ -54,13 +61,12 @@ pub(super) async fn websocket(State(gateway): State<Arc<Gateway>>, mut request: 
     (StatusCode::SWITCHING_PROTOCOLS, headers, Body::empty()).into_response()
 }
 
-async fn serve(
-    upgraded: Upgraded,
-    gateway: Arc<Gateway>,
-    visitor: Visitor,
-    _asked: Option<Asked>,
-) -> io::Result<()> {
-    Tunnel::new(TokioIo::new(upgraded)).serve(&gateway, visitor).await
+/// Completes when its connection has to end, which only itself still knows of.
+async fn ended(seat: Option<Arc<Seat>>) -> Ending {
+    match seat {
+        Some(seat) => seat.ended().await,
+        None => pending().await,
+    }
 }
 
 fn not_valid() -> Response {

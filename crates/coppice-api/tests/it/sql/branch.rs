@@ -228,8 +228,8 @@ impl Branch {
             let listener = TcpListener::bind((HERE, 0)).await.expect("a port");
             let address = listener.local_addr().expect("an address");
             let limits = coppice_api::ConnectionLimits {
-                total: 100,
-                per_address: 100,
+                total: CONNECTIONS_MAX,
+                per_address: CONNECTIONS_MAX,
                 first_request: Duration::from_secs(60),
                 trusted_proxies: TrustedProxies::default(),
             };
@@ -294,3 +294,5 @@ impl Answered {
 
 /// Where requests that are not sent over a socket come from.
 pub(crate) const HERE: Ipv4Addr = Ipv4Addr::LOCALHOST;
+/// Connections at the same time.
+pub(crate) const CONNECTIONS_MAX: usize = 100;

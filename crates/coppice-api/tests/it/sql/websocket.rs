@@ -1,13 +1,15 @@
 //! The protocol of PostgreSQL in frames of a WebSocket.
 
+use std::net::Ipv4Addr;
+
 use bytes::{Buf as _, BufMut as _, BytesMut};
 use coppice_core::branch::BranchState;
 use coppice_pgwire::frame::Frame;
 use coppice_pgwire::{encode, statement};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::TcpStream;
+use tokio::net::{TcpSocket, TcpStream};
 
-use super::branch::{Branch, DOMAIN, PASSWORD};
+use super::branch::{Branch, CONNECTIONS_MAX, DOMAIN, HERE, PASSWORD};
 
 const BINARY: u8 = 0x82;
 const TEXT: u8 = 0x81;
@@ -25,7 +27,13 @@ struct Socket {
 
 impl Socket {
     async fn open(branch: &Branch, host: &str) -> Self {
-        let mut tcp = TcpStream::connect(branch.listen().await).await.expect("a connection");
+        Self::open_from(HERE, branch, host).await
+    }
+
+    async fn open_from(from: Ipv4Addr, branch: &Branch, host: &str) -> Self {
+        let tcp = TcpSocket::new_v4().expect("a socket");
+        tcp.bind((from, 0).into()).expect("an address of this machine");
+        let mut tcp = tcp.connect(branch.listen().await).await.expect("a connection");
         let request = format!(
             "GET /v2 HTTP/1.1\r\nhost: {host}\r\nupgrade: websocket\r\nconnection: upgrade\r\norigin: https://example.com\r\n\
              sec-websocket-version: 13\r\nsec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
@@ -218,6 +226,31 @@ async fn who_gets_no_session_is_told_why_twice() {
     let mut socket = Socket::open(&branch, &host).await;
     socket.send(BINARY, &pipelined(&branch.role, &[], PASSWORD, "select 1")).await;
     socket.messages_until(b'C').await;
+}
+
+#[tokio::test]
+async fn who_has_not_signed_in_makes_room_for_others() {
+    let branch = Branch::start().await;
+    let host = format!("{}.{DOMAIN}", branch.id);
+    let mut known = Socket::open(&branch, &host).await;
+    known.send(BINARY, &pipelined(&branch.role, &[], PASSWORD, "select 1")).await;
+    known.messages_until(b'C').await;
+    let mut silent = vec![];
+    while silent.len() + 1 < CONNECTIONS_MAX {
+        silent.push(Socket::open(&branch, &host).await);
+    }
+    // Of another network.
+    let mut other = Socket::open_from(Ipv4Addr::new(127, 0, 1, 1), &branch, &host).await;
+    other.send(BINARY, &pipelined(&branch.role, &[], PASSWORD, "select 1")).await;
+    other.messages_until(b'C').await;
+    assert_eq!(silent.remove(0).end().await, (None, None), "it was there for longest of those");
+    let mut again = BytesMut::new();
+    statement::parse(&mut again, "select 2");
+    statement::bind_head(&mut again, 0, 0).expect("a message");
+    statement::run(&mut again);
+    known.messages_until(b'Z').await;
+    known.send(BINARY, &again).await;
+    assert_eq!(tags(&known.messages_until(b'Z').await), "12TDCZ", "it stays");
 }
 
 #[tokio::test]
