@@ -35,6 +35,8 @@ const STARTUP_PATIENCE: Duration = Duration::from_secs(15);
 /// How long a password may come after its startup packet that was sent with it,
 /// in a frame of its own.
 const PASSWORD_PATIENCE: Duration = Duration::from_millis(20);
+/// How often a client may ask for encryption: once for each kind.
+const ENCRYPTION_ASKED_MAX: usize = 2;
 /// Bytes taken from a client that is being signed in.
 const EARLY_BYTES_MAX: usize = 64 << 10;
 /// Longest message with a password.
@@ -52,6 +54,8 @@ struct Incoming<S> {
     received: BytesMut,
     /// Frames that carry nothing would else keep a thread busy as long as they are sent.
     pace: Pace,
+    /// What comes before the startup packet does not pay for itself.
+    has_started: bool,
     pause: Pause,
 }
 
@@ -103,7 +107,9 @@ impl<S: AsyncRead + AsyncWrite + Send + Unpin> Incoming<S> {
     async fn next(&mut self) -> Result<Event, End> {
         loop {
             if let Some(event) = self.reader.take(&mut self.received)? {
-                if let Event::Data(bytes) = &event {
+                if let Event::Data(bytes) = &event
+                    && self.has_started
+                {
                     self.pace.add(bytes.len() + frames::HEAD_BYTES_MAX);
                 }
                 return Ok(event);
@@ -142,6 +148,7 @@ impl<S: AsyncRead + AsyncWrite + Send + Unpin> Tunnel<S> {
                 reader: Reader::default(),
                 received: BytesMut::new(),
                 pace: Pace::default(),
+                has_started: false,
                 pause: Pause::default(),
             },
             outgoing: Outgoing { socket: writer, buffer: BytesMut::new() },
@@ -216,12 +223,15 @@ impl<S: AsyncRead + AsyncWrite + Send + Unpin> Tunnel<S> {
 
     /// Reads up to the startup packet, and the password that may follow it.
     async fn open(&mut self) -> Result<Opening, End> {
-        let mut stream = BytesMut::new();
+        let (mut stream, mut encryption_asked) = (BytesMut::new(), 0);
         let mut startup = loop {
             match StartupPacket::decode(&mut stream) {
                 Ok(Some(StartupPacket::Startup(startup))) => break startup,
                 // There is no encryption within.
-                Ok(Some(StartupPacket::SslRequest | StartupPacket::GssEncRequest)) => {
+                Ok(Some(StartupPacket::SslRequest | StartupPacket::GssEncRequest))
+                    if encryption_asked < ENCRYPTION_ASKED_MAX =>
+                {
+                    encryption_asked += 1;
                     self.outgoing.data(b"N").await?;
                 }
                 Ok(Some(StartupPacket::Cancel(key))) => {
@@ -231,9 +241,10 @@ impl<S: AsyncRead + AsyncWrite + Send + Unpin> Tunnel<S> {
                 }
                 Ok(None) => self.more(&mut stream).await?,
                 Err(WireError::Length { .. }) => return Err(Close::TooLong.into()),
-                Err(_) => return Err(Close::Protocol.into()),
+                Ok(Some(_)) | Err(_) => return Err(Close::Protocol.into()),
             }
         };
+        self.incoming.has_started = true;
         if stream.is_empty()
             && let Ok(more) = timeout(PASSWORD_PATIENCE, self.more(&mut stream)).await
         {
@@ -405,6 +416,7 @@ mod tests {
         client.write_all(&frame(0x82, b"x").repeat(10_000)).await.expect("room");
         client.write_all(&frame(0x8a, b"").repeat(100_000)).await.expect("room");
         let mut tunnel = Tunnel::new(server);
+        tunnel.incoming.has_started = true;
         for number in 0..10_000 {
             let next = tunnel.incoming.next().now_or_never();
             assert!(matches!(next, Some(Ok(Event::Data(_)))), "{number}");
@@ -412,5 +424,17 @@ mod tests {
         assert!(tunnel.incoming.next().now_or_never().is_none(), "nothing comes");
         let more = client.write_all(&[0; 600 << 10]).now_or_never();
         assert!(more.is_none(), "most of them were not read");
+    }
+
+    #[tokio::test]
+    async fn what_comes_before_the_startup_packet_is_read_slowly() {
+        let (mut client, server) = tokio::io::duplex(1 << 20);
+        client.write_all(&[0x82, 0x81, 0, 0, 0, 0, b'x'].repeat(100_000)).await.expect("room");
+        let mut tunnel = Tunnel::new(server);
+        let mut read = 0;
+        while read < 100_000 && matches!(tunnel.incoming.next().now_or_never(), Some(Ok(Event::Data(_)))) {
+            read += 1;
+        }
+        assert!((2_000..10_000).contains(&read), "{read} frames");
     }
 }

@@ -257,10 +257,11 @@ async fn who_has_not_signed_in_makes_room_for_others() {
 async fn what_is_no_protocol_ends_the_connection_with_its_code() {
     let branch = Branch::start().await;
     let long = [&10_001_u32.to_be_bytes()[..], &[0, 3, 0, 0]].concat();
-    let cases: [(u8, &[u8], u16); 4] = [
+    let cases: [(u8, &[u8], u16); 5] = [
         (TEXT, b"select 1", 1003),
         (BINARY, &long, 1009),
         (BINARY, &[0, 0, 0, 8, 0, 2, 0, 0], 1002),
+        (BINARY, &[0, 0, 0, 8, 4, 210, 22, 47].repeat(3), 1002),
         (0xc2, b"x", 1002),
     ];
     for (kind, payload, code) in cases {
