@@ -60,6 +60,9 @@ pub async fn serve(
     limits: ConnectionLimits,
     stop: impl Future<Output = ()>,
 ) {
+    if let Err(error) = coppice_gateway::keep_waiting(&listener) {
+        tracing::warn!("bursts of requests may have to wait: {error}");
+    }
     let trusted_proxies = Arc::new(limits.trusted_proxies.clone());
     let connections = Connections::new(limits);
     let (graceful, ending) = (GracefulShutdown::new(), CancellationToken::new());
@@ -257,6 +260,18 @@ mod tests {
             ask(client.clone(), "/known").await;
         }
         !stranger.is_finished()
+    }
+
+    #[tokio::test]
+    async fn a_burst_of_connections_waits_for_its_turn() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        coppice_gateway::keep_waiting(&listener).expect("it listens");
+        let address = listener.local_addr().expect("an address");
+        let mut connections = vec![];
+        while connections.len() < 600 {
+            let connected = tokio::time::timeout(DRAIN_PATIENCE, TcpStream::connect(address)).await;
+            connections.push(connected.expect("room, though nobody accepts").expect("a connection"));
+        }
     }
 
     #[tokio::test]

@@ -151,6 +151,9 @@ impl Gateway {
     /// ended, cutting those that outlast the drain timeout. Who was taken in
     /// is served to the end.
     pub async fn serve(self: Arc<Self>, listener: TcpListener, stop: CancellationToken) {
+        if let Err(error) = keep_waiting(&listener) {
+            tracing::warn!("bursts of clients may have to wait: {error}");
+        }
         let _watch = AbortOnDropHandle::new(tokio::spawn(self.clone().watch_logins()));
         loop {
             let accepted = tokio::select! {
@@ -254,6 +257,15 @@ pub(crate) fn turn_away(tcp: TcpStream, full: Full) {
     let _ = tcp.shutdown(Shutdown::Write);
     // Bytes that nobody reads would make the kernel take the message back.
     let _ = tcp.read(&mut [0; 1024]);
+}
+
+/// Has a listener keep as many connections that were not accepted yet as the system allows. The standard library asks for
+/// 128: what is beyond in a burst would try again after a second.
+///
+/// # Errors
+/// When it does not listen.
+pub fn keep_waiting(listener: &TcpListener) -> io::Result<()> {
+    Ok(rustix::net::listen(listener, i32::MAX)?)
 }
 
 /// Has a connection send at once what there is, and notice when its client
