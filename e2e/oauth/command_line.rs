@@ -8,13 +8,14 @@ use serde_json::{Value, json};
 
 use crate::setup::PROGRAM;
 
-/// A server that answers a sign-in with this address, in which `{url}` is its
-/// own, and this code; where it is. It lasts as long as the tests.
-fn impostor(address: &str, code: &str) -> String {
+/// A server that says that it is `issuer`, and answers a sign-in with this
+/// address and this code; where it is, which `{url}` stands for. It lasts as
+/// long as the tests.
+fn impostor(issuer: &str, address: &str, code: &str) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let url = format!("http://{}", listener.local_addr().expect("an address"));
     let description = json!({
-        "issuer": format!("{url}/realms/main"),
+        "issuer": issuer.replace("{url}", &url),
         "device_authorization_endpoint": format!("{url}/device"),
         "token_endpoint": format!("{url}/token"),
         "revocation_endpoint": format!("{url}/revoke"),
@@ -53,13 +54,25 @@ fn serve(client: &TcpStream, description: &Value, answer: &Value) {
 
 #[test]
 fn nothing_is_shown_or_opened_that_a_server_made_up() {
-    for (address, code, why) in [
-        ("https://elsewhere.example.com/oauth/device", "BCDF-GHJK", "it is at https://elsewhere.example.com"),
-        ("file:///etc/passwd", "BCDF-GHJK", "is no page of the web"),
-        ("http://127.0.0.1:1/\u{1b}]0;owned\u{7}", "BCDF-GHJK", "it has control characters"),
-        ("{url}/oauth/device", "\u{1b}[2Jowned", "a code that can't be shown"),
+    for (issuer, address, code, why) in [
+        (
+            "{url}",
+            "https://elsewhere.example.com/oauth/device",
+            "BCDF-GHJK",
+            "it is at https://elsewhere.example.com",
+        ),
+        ("{url}", "file:///etc/passwd", "BCDF-GHJK", "is no page of the web"),
+        ("{url}", "http://127.0.0.1:1/\u{1b}]0;owned\u{7}", "BCDF-GHJK", "it has control characters"),
+        ("{url}", "{url}/oauth/device", "\u{1b}[2Jowned", "a code that can't be shown"),
+        // What a person allows there would be this server's.
+        (
+            "https://db.example.com",
+            "https://db.example.com/oauth/device",
+            "BCDF-GHJK",
+            "login https://db.example.com`",
+        ),
     ] {
-        let url = impostor(address, code);
+        let url = impostor(issuer, address, code);
         let output = Command::new(PROGRAM)
             .args(["login", &url, "--no-browser"])
             .stdin(Stdio::null())

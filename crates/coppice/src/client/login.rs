@@ -67,7 +67,7 @@ pub(crate) async fn login(args: LoginArgs) -> anyhow::Result<()> {
     let http = http_client()?;
     let endpoints = tokens::discover(&http, &url).await?;
     let sign_in = tokens::begin(&http, &endpoints).await?;
-    let page = verification::page(&url, &endpoints.issuer, &sign_in.verification_uri_complete)?;
+    let page = verification::page(&url, &sign_in.verification_uri_complete)?;
     let code = verification::code(&url, &sign_in.user_code)?;
     note!("Open this page and check that it shows {code}:");
     note!("  {page}");

@@ -10,6 +10,7 @@ use serde::Deserialize;
 use super::output;
 use super::profiles::{Profile, ProfileFile, Tokens};
 use super::transport::answered;
+use super::verification;
 
 /// What this program is called at the authorization server. It is a public
 /// client: a program that everybody has keeps no secret.
@@ -24,10 +25,17 @@ const RENEW_BEFORE: chrono::Duration = chrono::Duration::seconds(30);
 #[derive(Debug, Deserialize)]
 pub(super) struct Endpoints {
     /// What the server calls itself.
-    pub(super) issuer: String,
+    issuer: String,
     device_authorization_endpoint: String,
     pub(super) token_endpoint: String,
     pub(super) revocation_endpoint: String,
+}
+
+impl Endpoints {
+    /// All places that are sent something.
+    fn all(&self) -> [&str; 3] {
+        [&self.device_authorization_endpoint, &self.token_endpoint, &self.revocation_endpoint]
+    }
 }
 
 /// A sign-in that waits for a person.
@@ -94,11 +102,17 @@ impl TokenAnswer {
 }
 
 /// Asks a platform where its authorization server is.
+///
+/// # Errors
+/// When it does not answer, or describes another than itself.
 pub(super) async fn discover(http: &reqwest::Client, url: &str) -> anyhow::Result<Endpoints> {
     let place = format!("{url}/.well-known/openid-configuration");
     let response = answered(url, http.get(&place).send().await)?;
     let response = response.error_for_status().with_context(|| format!("{url} offers no sign-in"))?;
-    response.json().await.with_context(|| format!("{place} is no description of a sign-in"))
+    let unclear = || format!("{place} is no description of a sign-in");
+    let endpoints: Endpoints = response.json().await.with_context(unclear)?;
+    verification::description(url, &endpoints.issuer, endpoints.all())?;
+    Ok(endpoints)
 }
 
 /// Begins a sign-in.
