@@ -130,8 +130,8 @@ fn names_that_mean_several_or_nothing_are_asked_about() {
     assert_eq!(remembering(&["branch", "ls"]).status.code(), Some(2));
 }
 
-/// A server that says it is another installation, and what was sent to it.
-fn stranger() -> (String, std::sync::mpsc::Receiver<String>) {
+/// A server that says it is this installation, and what was sent to it.
+fn stranger(installation: String) -> (String, std::sync::mpsc::Receiver<String>) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let url = format!("http://{}", listener.local_addr().expect("an address"));
     let (heard, told) = std::sync::mpsc::channel();
@@ -141,7 +141,7 @@ fn stranger() -> (String, std::sync::mpsc::Receiver<String>) {
             let mut request = [0; 4096];
             let length = client.read(&mut request).unwrap_or_default();
             let _ = heard.send(String::from_utf8_lossy(&request[..length]).to_lowercase());
-            let body = r#"{"installation": "ins_other", "process": "p"}"#;
+            let body = serde_json::json!({ "installation": installation, "process": "p" }).to_string();
             let head = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\nconnection: close";
             let _ = write!(client, "{head}\r\ncontent-length: {}\r\n\r\n{body}", body.len());
         }
@@ -152,9 +152,23 @@ fn stranger() -> (String, std::sync::mpsc::Receiver<String>) {
 #[test]
 fn nothing_is_sent_to_another_server_than_the_one_that_is_meant() {
     let mut coppice = platform();
-    let (url, told) = stranger();
+    let text = fs::read(coppice.data_dir().join("installation.json")).expect("a file");
+    let known: serde_json::Value = serde_json::from_slice(&text).expect("JSON");
+    // Anybody can say what this one says of itself.
+    let own = known["installation"].as_str().expect("an id").to_owned();
+    let (url, told) = stranger(own);
     let refused = coppice.run(&["branch", "list", "--url", &url]);
-    assert!(complaint(&refused).contains("is another server (ins_other)"), "{}", complaint(&refused));
+    assert!(complaint(&refused).contains("is another address than that of"), "{}", complaint(&refused));
+    assert!(told.try_iter().all(|request| !request.contains("authorization")));
+
+    let (url, told) = stranger("ins_other".to_owned());
+    let named = Command::new(PROGRAM)
+        .args(["branch", "list", "--url", &url, "--data-dir"])
+        .arg(coppice.data_dir())
+        .env("COPPICE_API_KEY", coppice.setting("COPPICE_API_KEY"))
+        .output()
+        .expect("the executable runs");
+    assert!(complaint(&named).contains("is another server (ins_other)"), "{}", complaint(&named));
     assert!(told.try_iter().all(|request| !request.contains("authorization")));
     for (wrong, why) in [("", "it is empty"), ("localhost:7070", "it is no address of a server")] {
         let refused = coppice.run(&["branch", "list", "--url", wrong]);

@@ -74,12 +74,9 @@ impl Client {
         // Whoever has no home directory has no profiles.
         let profiles = if is_named { profiles? } else { profiles.unwrap_or_default() };
         let Some((name, profile)) = profiles.find(options.profile.as_deref())? else { return Ok(None) };
-        let http = http_client()?;
-        let mut profile = profile.clone();
-        if let Some(url) = options.url.as_ref().filter(|url| **url != profile.url) {
-            let whose = format!("the profile {name}");
-            server::check(&http, url, profile.installation.as_deref().unwrap_or("unknown"), &whose).await?;
-            profile.url.clone_from(url);
+        let (http, profile) = (http_client()?, profile.clone());
+        if let Some(url) = &options.url {
+            server::check_address(url, &profile.url, &format!("the profile {name}"))?;
         }
         let organization = options.organization.clone().or_else(|| profile.organization.clone());
         let url = profile.url.clone();
@@ -89,21 +86,23 @@ impl Client {
     async fn with_key(options: &ClientOptions) -> anyhow::Result<Self> {
         let data_dir = options.data_dir.path()?;
         let own_key = options.api_key.clone();
-        let is_here = own_key.is_none() || options.data_dir.is_given();
-        let (http, url) = match &options.url {
+        let whose = data_dir.display().to_string();
+        let (http, url) = match options.url.as_ref().filter(|_| own_key.is_some()) {
             Some(url) => {
                 let http = http_client()?;
-                if is_here {
+                if options.data_dir.is_given() {
                     let installation = server::installation_of(&data_dir)?;
-                    let whose = data_dir.display().to_string();
                     server::check(&http, url, &installation, &whose).await?;
                 }
                 (http, url.clone())
             }
             None => {
                 let http = local_client()?;
-                let url = server::of_data_dir(&http, &data_dir).await?;
-                (http, url)
+                let own = server::of_data_dir(&http, &data_dir).await?;
+                if let Some(url) = &options.url {
+                    server::check_address(url, &own, &whose)?;
+                }
+                (http, own)
             }
         };
         let mut file = admin_file(&data_dir);

@@ -83,11 +83,8 @@ pub(crate) async fn login(args: LoginArgs) -> anyhow::Result<()> {
     let client = Client::with_token(&http, &url, &tokens.access_token);
     let user: User = client.get("/user").await?;
     let organization = organization(&client, args.organization.as_deref()).await?;
-    // What a profile is of is only asked when another address is named for it.
-    let installation = server::identity(&http, &url).await.ok().map(|found| found.installation);
     let profile = Profile {
         url: url.clone(),
-        installation,
         email: user.email.clone(),
         organization: organization.as_ref().map(|organization| organization.id.clone()),
         token_endpoint: endpoints.token_endpoint,

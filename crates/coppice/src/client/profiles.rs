@@ -26,9 +26,6 @@ pub(super) struct Profile {
     /// The organization that commands are about, by id; none when the person
     /// belonged to none.
     pub(super) organization: Option<String>,
-    /// The id of the installation there; none in a file of an older program.
-    #[serde(default)]
-    pub(super) installation: Option<String>,
     /// Where tokens are renewed.
     pub(super) token_endpoint: String,
     /// Where tokens are ended.

@@ -55,10 +55,34 @@ pub(super) async fn identity(http: &reqwest::Client, url: &str) -> anyhow::Resul
     known.with_context(strange)?.json().await.with_context(strange)
 }
 
-/// Sees to it that the server at a URL is the one that a credential is of.
+/// Whether two URLs are of the same address.
+fn is_same(one: &str, other: &str) -> bool {
+    let (Ok(one), Ok(other)) = (Url::parse(one), Url::parse(other)) else { return false };
+    let path = |url: &Url| url.path().trim_end_matches('/').to_owned();
+    one.origin() == other.origin() && path(&one) == path(&other)
+}
+
+/// Sees to it that `url`, which a person named, is the address that the kept credential of
+/// `whose` is for. What a server says of itself is no proof: anybody can repeat it.
 ///
 /// # Errors
 /// When it is another one.
+pub(super) fn check_address(url: &str, own: &str, whose: &str) -> anyhow::Result<()> {
+    if is_same(url, own) {
+        return Ok(());
+    }
+    anyhow::bail!(Refused::mistake(format!(
+        "{url} is another address than that of {whose} ({own}), so no key was sent there: unset COPPICE_URL, name \
+         what belongs to {url} with COPPICE_API_KEY, --profile or --data-dir, or sign in there with `coppice login {}`",
+        super::words::quoted(url)
+    )))
+}
+
+/// Keeps a key that a person named for a data directory from going by mistake to a server of
+/// another installation.
+///
+/// # Errors
+/// When the server at `url` is one.
 pub(super) async fn check(
     http: &reqwest::Client,
     url: &str,
@@ -149,6 +173,23 @@ mod tests {
         assert!(url("").is_err_and(|why| why.contains("it is empty") && why.contains("COPPICE_URL")));
         for text in ["localhost:7070", "7070", "ftp://host", "http://", "not a url"] {
             assert!(url(text).is_err_and(|why| why.contains("https://db.example.com")), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_kept_credential_is_for_one_address() {
+        let own = "https://db.example.com/base";
+        for same in [own, "https://DB.example.com:443/base/"] {
+            check_address(same, own, "the profile work").expect("it is the same");
+        }
+        for other in
+            ["http://db.example.com/base", "https://db.example.com", "https://db.example.com:8443/base"]
+        {
+            let refused = check_address(other, own, "the profile work").expect_err(other);
+            assert!(
+                refused.downcast_ref::<Refused>().is_some()
+                    && refused.to_string().contains("the profile work")
+            );
         }
     }
 
