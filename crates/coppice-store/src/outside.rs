@@ -2,7 +2,7 @@
 
 use coppice_core::{UserId, email};
 
-use crate::{Owner, Result, Store};
+use crate::{Holdings, Owner, Result, Store};
 
 /// What there is under an address that somebody verified.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -14,7 +14,7 @@ pub enum VerifiedUser {
     /// An account that somebody had made without showing that the address is
     /// theirs. From now on it is its owner's: password, sessions, keys and what
     /// clients were allowed are gone.
-    Reclaimed(UserId),
+    Reclaimed(UserId, Holdings),
     /// An account that must not be used.
     Disabled,
     /// None, and none may be made.
@@ -73,7 +73,7 @@ impl Store {
             Some((id, false, false)) => {
                 let user = UserId::from_trusted(id);
                 match self.user_reclaim_in_tx(&mut tx, &user, Owner::default()).await? {
-                    Some(_) => VerifiedUser::Reclaimed(user),
+                    Some(taken) => VerifiedUser::Reclaimed(user, taken),
                     None => VerifiedUser::Account(user),
                 }
             }

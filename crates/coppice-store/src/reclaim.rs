@@ -21,6 +21,23 @@ pub struct Holdings {
     pub sessions: i64,
     /// Clients that were allowed to act for it.
     pub clients: i64,
+    /// Organizations that it is a member of, which lets nobody in to it.
+    pub organizations: i64,
+    /// Those of them that it owns.
+    pub owned: i64,
+}
+
+impl Holdings {
+    /// What the account goes on as when its owner comes, since most often it is the same person who
+    /// made it; none where that is nothing.
+    pub fn membership(&self) -> Option<String> {
+        let of = match self.organizations {
+            0 => return None,
+            1 => "a member of 1 organization".to_owned(),
+            several => format!("a member of {several} organizations"),
+        };
+        Some(if self.owned == 0 { of } else { format!("{of} and the owner of {}", self.owned) })
+    }
 }
 
 impl Display for Holdings {
@@ -63,7 +80,9 @@ const HOLDINGS: &str = "
            (select count(*) from api_keys where user_id = $1) as keys,
            (select count(*) from browser_sessions where user_id = $1)
                + (select count(*) from sessions where user_id = $1) as sessions,
-           (select count(distinct client_id) from consents where user_id = $1) as clients
+           (select count(distinct client_id) from consents where user_id = $1) as clients,
+           (select count(*) from members where user_id = $1) as organizations,
+           (select count(*) from members where user_id = $1 and role = 'owner') as owned
     from users where id = $1 and not email_verified";
 
 impl Store {
@@ -120,8 +139,20 @@ mod tests {
     #[test]
     fn what_lets_somebody_in_is_told_in_words() {
         assert_eq!(Holdings::default().to_string(), "nothing");
-        let all = Holdings { has_password: true, has_second_factor: true, keys: 2, sessions: 1, clients: 3 };
+        let all = Holdings {
+            has_password: true,
+            has_second_factor: true,
+            keys: 2,
+            sessions: 1,
+            clients: 3,
+            organizations: 4,
+            owned: 0,
+        };
         let told = "a password, a second factor, 2 API keys, 1 session, 3 allowed clients";
         assert_eq!(all.to_string(), told);
+        assert_eq!(all.membership().as_deref(), Some("a member of 4 organizations"));
+        let owner = Holdings { organizations: 1, owned: 1, ..all };
+        assert_eq!(owner.membership().as_deref(), Some("a member of 1 organization and the owner of 1"));
+        assert_eq!(Holdings::default().membership(), None);
     }
 }

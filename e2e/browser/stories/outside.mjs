@@ -181,6 +181,10 @@ export async function an_account_that_somebody_else_made_is_its_owners(browser) 
 
   const owner = await begin(browser);
   await continueAt(owner, email);
+  await heading(owner, "This account is yours now");
+  await owner.getByText("still a member of 1 organization").waitFor();
+  await look(owner, "outside-taken");
+  await owner.getByRole("link", { name: "Go on" }).click();
   await heading(owner, "Set a password");
   const after = await tokenOf(owner);
   assert.deepEqual([after.claims.sub, after.claims.email_verified], [before.claims.sub, true]);

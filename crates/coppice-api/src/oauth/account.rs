@@ -116,7 +116,16 @@ async fn offer(
 fn holdings_of(account: &InvitedAccount) -> (Option<String>, Option<String>) {
     let InvitedAccount::Unverified { holdings, may_be_taken } = account else { return (None, None) };
     let told = holdings.to_string();
-    (Some(told.clone()), may_be_taken.then_some(told))
+    let taken = holdings.membership().map_or_else(
+        || told.clone(),
+        |membership| {
+            format!(
+                "{told}. The account stays {membership}: look at their members and keys before you put anything in, \
+                 and leave or delete what you don't know"
+            )
+        },
+    );
+    (Some(told), may_be_taken.then_some(taken))
 }
 
 /// `POST /invitation`

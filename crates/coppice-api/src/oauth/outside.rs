@@ -5,11 +5,11 @@ use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
 use axum::routing::get;
-use coppice_app::{App, OutsideAnswer, OutsideAttempt, OutsideError, OutsideRefusal, OutsideUser};
+use coppice_app::{App, Holdings, OutsideAnswer, OutsideAttempt, OutsideError, OutsideRefusal, OutsideUser};
 
 use super::body::PageQuery;
 use super::browser::{ANEW, Browser, NEXT, own_path};
-use super::showing::go_on;
+use super::showing::{go_on, keep};
 use super::{cookies, error, places, redirect};
 use crate::metrics;
 use crate::pages::{self, Link, Message};
@@ -115,9 +115,33 @@ async fn signed_in(app: &App, browser: &Browser, who: &OutsideUser, then: &str) 
         .begin_browser_session(&who.user, who.was_asked, &who.methods, &browser.origin, replaced)
         .await;
     match begun {
-        Ok(begun) => go_on(browser, then, &begun),
+        Ok(begun) => match &who.taken {
+            Some(taken) => keep(browser, tell_taken(taken, &browser.path(then)), &begun),
+            None => go_on(browser, then, &begun),
+        },
         Err(failed) => error::page(&failed),
     }
+}
+
+/// Tells somebody of the account that was made at their address, from which they go on.
+fn tell_taken(taken: &Holdings, then: &str) -> Response {
+    let what = format!(
+        "There was an account with your address already, but whoever made it did not show that the address is \
+         theirs. You have, so it is yours. What let them in is gone: {taken}."
+    );
+    let next = taken.membership().map(|membership| {
+        format!(
+            "It is still {membership}. If you did not make it, look at their members and keys before you put \
+             anything in, and leave or delete what you don't know."
+        )
+    });
+    pages::message(&Message {
+        title: "This account is yours now",
+        what: &what,
+        next: next.as_deref().unwrap_or_default(),
+        link: Some(Link { href: then, text: "Go on" }),
+        ..Message::default()
+    })
 }
 
 /// Name of the cookie with an attempt. Each attempt has its own, so that a

@@ -75,6 +75,14 @@ impl Squatter {
         Self { browser, key, user }
     }
 
+    /// Whose owner is the account.
+    fn plants_an_organization(&self, http: &Http) {
+        let own = [HOST, ("x-coppice-console", "1"), ("cookie", &self.browser.cookies())];
+        let own = [own[0], own[1], own[2], ("content-type", "application/json")];
+        let body = json!({ "name": "Corp" }).to_string();
+        http.send_text("POST", "/console/api/organizations", &own, &body).expect(201);
+    }
+
     #[track_caller]
     fn is_out(&mut self, http: &Http, email: &str) {
         assert_eq!(http.as_key(&self.key, "GET", "/user", None).status, 401, "the key");
@@ -101,6 +109,7 @@ fn company(http: &Http) -> String {
 fn the_letter_of_an_invitation_gives_an_account_to_the_owner_of_its_address() {
     let (http, email) = (shared(), "chief@corp.example");
     let mut squatter = Squatter::of(&http, email);
+    squatter.plants_an_organization(&http);
     let company = company(&http);
     let link = invite(&http, &company, email);
     let letter = mailed(&http, &link);
@@ -117,6 +126,7 @@ fn the_letter_of_an_invitation_gives_an_account_to_the_owner_of_its_address() {
     let mut chief = Browser::default();
     let page = chief.get(&http, &letter).text();
     assert!(page.contains("Take the account and join") && page.contains("1 API key"), "{page}");
+    assert!(page.contains("The account stays a member of 2 organizations and the owner of 1"), "{page}");
     let joined = chief.join(&http, &letter, OWN);
     assert!(joined.status == 200 && joined.text().contains("The company"), "{}", joined.text());
     assert_eq!(chief.whom(&http), email);

@@ -11,7 +11,7 @@ use coppice_core::limits::PERSON_NAME_LENGTH_MAX;
 use coppice_core::name::is_unseen;
 use coppice_core::sign_up::SignUp;
 use coppice_core::{Error, Result, UserId};
-use coppice_store::{Store, VerifiedUser};
+use coppice_store::{Holdings, Store, VerifiedUser};
 
 use super::{OutsideAnswer, OutsideAttempt, OutsideError, OutsideIssuer, OutsidePerson, attempt};
 use crate::attempts::{ARRIVAL, Attempts, Bound, source};
@@ -46,6 +46,8 @@ pub struct OutsideUser {
     pub was_asked: bool,
     /// How.
     pub methods: Methods,
+    /// What let in whoever had made their account without showing that the address is theirs.
+    pub taken: Option<Holdings>,
 }
 
 /// Why somebody who came back is not let in.
@@ -135,9 +137,9 @@ impl Outside {
         self.count(attempt, &from).await?;
         let person = issuer.complete(attempt, answer).await?;
         self.attempts.take_back(ARRIVAL, &from).await?;
-        let user = self.account_of(&person, origin).await?;
+        let (user, taken) = self.account_of(&person, origin).await?;
         let methods = Methods::outside(person.has_second_factor);
-        Ok(Some(OutsideUser { user, was_asked: person.was_asked, methods }))
+        Ok(Some(OutsideUser { user, was_asked: person.was_asked, methods, taken }))
     }
 
     /// Counts an answer to an attempt, which has one: anybody makes answers up, and the provider would be asked
@@ -165,21 +167,21 @@ impl Outside {
         &self,
         person: &OutsidePerson,
         origin: &RequestOrigin,
-    ) -> Result<UserId, OutsideRefusal> {
+    ) -> Result<(UserId, Option<Holdings>), OutsideRefusal> {
         let new = UserId::generate(Utc::now());
         let name = display_name(&person.name);
         let may_be_made = self.may_sign_up(&person.email).await?;
         let found = self.store.user_by_verified_email(&new, &person.email, &name, may_be_made).await;
         match found.map_err(Error::from)? {
-            VerifiedUser::Account(user) => Ok(user),
+            VerifiedUser::Account(user) => Ok((user, None)),
             VerifiedUser::Made(user) => {
                 tracing::info!(%user, "a person whom the outside provider vouches for has an account now");
                 self.audit
                     .note_account(&AccountEvent::new(AccountEventKind::AccountMade, &user, origin))
                     .await;
-                Ok(user)
+                Ok((user, None))
             }
-            VerifiedUser::Reclaimed(user) => {
+            VerifiedUser::Reclaimed(user, taken) => {
                 tracing::warn!(
                     %user,
                     "an account of an address that nobody had verified is its owner's now: \
@@ -187,7 +189,7 @@ impl Outside {
                 );
                 let event = AccountEvent::new(AccountEventKind::AccountReclaimed, &user, origin);
                 self.audit.note_account(&event).await;
-                Ok(user)
+                Ok((user, Some(taken)))
             }
             VerifiedUser::Disabled => Err(OutsideRefusal::Disabled),
             VerifiedUser::Absent => Err(OutsideRefusal::NoAccount {

@@ -35,6 +35,11 @@ pub(super) fn tell_taken(email: &str, taken: Option<&Holdings>) {
         "nobody had shown that {email} is theirs: the account is now of whom you let in, and counts as verified"
     );
     note!("what let in whoever made it is gone: {taken}");
+    if let Some(membership) = taken.membership() {
+        note!(
+            "it is still {membership}: who did not make it looks at their members and keys before putting anything in"
+        );
+    }
 }
 
 /// A password that is never an argument, where everybody on the machine could read it.

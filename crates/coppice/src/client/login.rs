@@ -82,7 +82,7 @@ pub(crate) async fn login(args: LoginArgs) -> anyhow::Result<()> {
 
     let client = Client::with_token(&http, &url, &tokens.access_token);
     let user: User = client.get("/user").await?;
-    let organization = organization(&client, args.organization.as_deref()).await?;
+    let (organization, others) = organization(&client, args.organization.as_deref()).await?;
     let profile = Profile {
         url: url.clone(),
         email: user.email.clone(),
@@ -98,7 +98,15 @@ pub(crate) async fn login(args: LoginArgs) -> anyhow::Result<()> {
     }
     match organization {
         Some(organization) => {
-            note!("signed in to {url} as {}; organization {}", user.email, organization.name);
+            note!("signed in to {url} as {}; organization {}", user.email, quoted(&organization.name));
+            if others > 0 {
+                // Whoever invites people calls their organization what they like.
+                note!(
+                    "it is the oldest of {}: `coppice org list` shows them, `coppice login --organization NAME` \
+                     chooses another",
+                    others + 1
+                );
+            }
         }
         None => note!(
             "signed in to {url} as {}; you belong to no organization yet: make one with `coppice org create NAME`",
@@ -116,12 +124,14 @@ async fn save(name: &str, profile: Profile) -> anyhow::Result<Option<Profile>> {
     })
 }
 
-async fn organization(client: &Client, named: Option<&str>) -> anyhow::Result<Option<Organization>> {
+/// The organization that commands are about, and how many others it could have been.
+async fn organization(client: &Client, named: Option<&str>) -> anyhow::Result<(Option<Organization>, usize)> {
     if let Some(named) = named {
-        return client.organization_named(named).await.map(Some);
+        return Ok((Some(client.organization_named(named).await?), 0));
     }
     let list: OrganizationList = client.get("/organizations").await?;
-    Ok(list.organizations.into_iter().next())
+    let others = list.organizations.len().saturating_sub(1);
+    Ok((list.organizations.into_iter().next(), others))
 }
 
 /// Ends sessions and forgets them.
