@@ -142,7 +142,7 @@ fn config(control_plane: &ControlPlane, paying: Paying) -> AppConfig {
         create_wait: Duration::ZERO,
         user_aliases: vec![],
         sign_up: Default::default(),
-        outside: None,
+        outside: Some(crate::outside::provider()),
         has_passwords: true,
         limits: Default::default(),
         identity: IdentityConfig {

@@ -20,6 +20,7 @@ mod logs;
 mod marketplace;
 mod orb;
 mod organizations;
+mod outside;
 mod progress;
 mod projects;
 mod refusals;
