@@ -384,7 +384,8 @@ async fn an_account_is_reclaimed_once_and_only_where_nobody_had_verified_it() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn who_takes_an_account_is_told_what_let_somebody_in_and_is_let_in_by_their_own() {
-    let (store, mut sql) = with_user(&Postgres::shared().database().await, false).await;
+    let server = Postgres::shared();
+    let (store, mut sql) = with_user(&server.database().await, false).await;
     assert!(sign_in(&store, "browser", Some("old")).await);
     let mut tx = store.begin().await.unwrap();
     assert!(begin_session(&store, &mut tx).await);
