@@ -127,7 +127,8 @@ impl Connections {
     }
 
     /// A place for a new connection, where need be that of a silent one, or of
-    /// one that is not kept of a network that holds more than this one's does.
+    /// one that is not kept: of the same address if that has as many as it may
+    /// have, else of a network that holds more than this one's does.
     pub(crate) fn admit(self: &Arc<Self>, peer: IpAddr) -> Option<Seat> {
         let peer = peer.to_canonical();
         let address = (!self.limits.trusted_proxies.trusts(peer)).then(|| network::source(peer));
@@ -300,20 +301,35 @@ mod tests {
         drop(first.asked());
         let third = admit(&all, "10.0.1.1").expect("the second makes room");
         assert_eq!((has_to_go(&first).await, has_to_go(&second).await), (None, Some(Ending::Displaced)));
-        drop(third.asked());
-        assert!(admit(&all, "10.0.1.1").is_none(), "both have asked");
+        let busy = [kept(&first), kept(&third)];
+        assert!(admit(&all, "10.0.1.1").is_none(), "both are being answered");
         assert!(admit(&all, "::ffff:10.0.1.1").is_none(), "it is the same address");
 
         let other = admit(&all, "10.0.2.1").expect("room");
         let another = admit(&all, "10.0.3.1").expect("the silent one makes room");
         assert_eq!(has_to_go(&other).await, Some(Ending::Displaced));
-        let busy = [kept(&first), kept(&third), kept(&another)];
+        let busy = (busy, kept(&another));
         assert!(admit(&all, "10.0.4.1").is_none(), "all three are being answered");
         drop((second, other));
         assert!(admit(&all, "10.0.4.1").is_none(), "who was displaced does not count twice");
         drop(busy);
         drop(first);
         assert!(admit(&all, "10.0.4.1").is_some());
+    }
+
+    #[tokio::test]
+    async fn an_address_with_as_many_as_it_may_have_gives_up_an_idle_one() {
+        let all = connections(9, 2, &[]);
+        let [first, second] = ["10.0.1.1", "10.0.1.1"].map(|peer| admit(&all, peer).expect("room"));
+        let busy = kept(&first);
+        drop(second.asked());
+        let third = admit(&all, "10.0.1.1").expect("room");
+        assert_eq!(has_to_go(&second).await, Some(Ending::Displaced));
+        let _third = kept(&third);
+        assert!(admit(&all, "10.0.1.1").is_none(), "both are being answered");
+        drop(busy);
+        assert!(admit(&all, "10.0.1.1").is_some());
+        assert_eq!(has_to_go(&first).await, Some(Ending::Displaced));
     }
 
     #[tokio::test]

@@ -25,8 +25,13 @@ pub(super) struct Table {
     silent_of_address: BTreeSet<(IpAddr, u64)>,
     /// Those without a request that somebody answers for, by the network of their address if that has a limit,
     /// with since when.
-    idle: BTreeSet<(IpAddr, Instant, u64)>,
+    idle: BTreeSet<Idle>,
+    /// The same by address.
+    idle_of_address: BTreeSet<Idle>,
 }
+
+/// Of what, since when, and which.
+type Idle = (IpAddr, Instant, u64);
 
 #[derive(Debug)]
 pub(super) struct Open {
@@ -46,6 +51,7 @@ impl Table {
             silent: BTreeSet::new(),
             silent_of_address: BTreeSet::new(),
             idle: BTreeSet::new(),
+            idle_of_address: BTreeSet::new(),
         }
     }
 
@@ -88,33 +94,40 @@ impl Table {
     }
 
     pub(super) fn displace_one_of(&mut self, address: IpAddr) -> bool {
-        let oldest = self.silent_of_address.range((address, 0)..=(address, u64::MAX)).next().copied();
-        oldest.is_some_and(|(_, number)| self.displace(number))
+        let silent = self.silent_of_address.range((address, 0)..=(address, u64::MAX)).next();
+        let silent = silent.map(|(_, number)| *number);
+        let oldest = silent.or_else(|| self.longest(&self.idle_of_address, address));
+        oldest.is_some_and(|number| self.displace(number))
     }
 
     /// Notes since when a connection has no request that somebody answers for; none while it has.
     pub(super) fn set_idle(&mut self, number: u64, since: Option<Instant>) {
         let Some(open) = self.open.get_mut(&number) else { return };
         let before = std::mem::replace(&mut open.idle_since, since);
-        let Some(site) = open.address.map(network::site) else { return };
-        if let Some(before) = before {
-            self.idle.remove(&(site, before, number));
+        let Some(address) = open.address else { return };
+        let sets = [(&mut self.idle, network::site(address)), (&mut self.idle_of_address, address)];
+        for (idle, of) in sets {
+            if let Some(before) = before {
+                idle.remove(&(of, before, number));
+            }
+            if let Some(since) = since {
+                idle.insert((of, since, number));
+            }
         }
-        if let Some(since) = since {
-            self.idle.insert((site, since, number));
-        }
+    }
+
+    /// Which of these has been there for longest.
+    fn longest(&self, idle: &BTreeSet<Idle>, of: IpAddr) -> Option<u64> {
+        let first = idle.range((of, self.began, 0)..).next();
+        first.filter(|(whose, ..)| *whose == of).map(|(.., number)| *number)
     }
 
     /// Ends the connection that has been idle longest of the network that holds
     /// most, if that is more than the one who comes is in holds.
     pub(super) fn displace_idle_of_most(&mut self, comes: Option<IpAddr>) -> bool {
         let own = comes.and_then(|site| self.of_site.get(&site)).copied().unwrap_or_default();
-        let longest = |site: IpAddr| {
-            let mut from = self.idle.range((site, self.began, 0)..);
-            from.next().filter(|(of, ..)| *of == site).map(|(.., number)| *number)
-        };
         let holders = self.of_site.iter().filter(|(_, count)| **count > own);
-        let holders = holders.filter_map(|(site, count)| Some((*count, longest(*site)?)));
+        let holders = holders.filter_map(|(site, count)| Some((*count, self.longest(&self.idle, *site)?)));
         let most = holders.max();
         most.is_some_and(|(_, number)| self.displace(number))
     }
