@@ -61,8 +61,10 @@ pub struct GatewayConfig {
     /// How long a pool keeps a session that nobody uses. As long as it does, the
     /// branch is in use.
     pub pooled_idle_timeout: Duration,
-    /// How many connections there may be at the same time.
+    /// How many connections there may be at the same time, but for those of visitors.
     pub limits: ConnectionLimits,
+    /// How many there may be of visitors, each of whom has one to whoever took them in.
+    pub visitors: ConnectionLimits,
     /// Sign-ins as one role of a branch that may fail within a minute, of one
     /// address; more in all, see `failures.rs`.
     pub failures_per_minute: NonZeroU32,

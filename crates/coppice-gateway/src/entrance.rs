@@ -62,7 +62,7 @@ impl Gateway {
         let (near, mut far) = duplex(BUFFER_BYTES);
         let (refused, has_begun) = (arrival.refused.clone(), arrival.has_begun.clone());
         let entrance = Entrance { stream: near, refused, has_begun };
-        let place = match self.places.enter(Some(visitor.address)) {
+        let place = match self.visitors.enter(Some(visitor.address)) {
             Ok(place) => place,
             Err(full) => {
                 let _ = entrance.refused.set(Reason::TooMany);

@@ -49,6 +49,8 @@ pub struct Gateway {
     pub(crate) questions: Turns<String>,
     pub(crate) pools: Pools,
     pub(crate) places: Arc<Places>,
+    /// Those of visitors.
+    pub(crate) visitors: Arc<Places>,
     /// Counts sessions that replicas serve.
     pub(crate) replica_turn: AtomicUsize,
     lanes: Lanes,
@@ -66,7 +68,7 @@ pub struct Traffic {
     pub to_clients: u64,
 }
 
-/// How many clients there are, and how many there may be.
+/// How many clients there are, and how many there may be, but for visitors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Occupancy {
     /// Clients that are served, with or without a session.
@@ -100,6 +102,7 @@ impl Gateway {
             lanes: Lanes::start()?,
             certificate: RwLock::new(certificate),
             places: Places::new(config.limits),
+            visitors: Places::new(config.visitors),
             failures: Failures::new(config.failures_per_minute),
             questions: Turns::of_each(QUESTIONS_OF_BRANCH_MAX),
             pools: Pools::default(),

@@ -195,6 +195,7 @@ impl TestGateway {
             queue_timeout: Duration::from_secs(60),
             pooled_idle_timeout: Duration::from_secs(60),
             limits: LIMITS,
+            visitors: LIMITS,
             failures_per_minute: NonZeroU32::new(20).unwrap(),
             drain_timeout: Duration::from_secs(60),
             fake_salt_secret: [7; 32],

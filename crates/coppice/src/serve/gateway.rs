@@ -15,14 +15,15 @@ use coppice_core::statistics::ClientTraffic;
 use coppice_core::{BranchId, InstanceId, Result};
 use coppice_engine::{BoxedServerStream, RoleVerifier};
 use coppice_gateway::{
-    ActingAs, Branches, CancelKey, Certificate, ClientInfo, Gateway, GatewayConfig, Plaintext, Route,
-    Sessions,
+    ActingAs, Branches, CancelKey, Certificate, ClientInfo, ConnectionLimits, Gateway, GatewayConfig,
+    Plaintext, Route, Sessions,
 };
 use tokio::runtime::Handle;
 use tokio::task::JoinError;
 use tokio_util::task::AbortOnDropHandle;
 use tracing::Instrument as _;
 
+use super::descriptors::Doors;
 use super::drain::{Predecessors, client_session};
 use crate::config::{Config, DRAIN_MAX};
 
@@ -173,6 +174,17 @@ impl Clients for GatewayClients {
     }
 }
 
+/// Of those who come by HTTP, so that they leave as many connections to the API as they have.
+fn visitors(of_gateway: ConnectionLimits, doors: Doors) -> ConnectionLimits {
+    let total = doors.api.div_ceil(2);
+    ConnectionLimits {
+        total,
+        per_address: of_gateway.per_address.min(total),
+        starting: total,
+        starting_per_address: of_gateway.starting_per_address,
+    }
+}
+
 /// Makes the gateway.
 pub(super) fn start(
     config: &Config,
@@ -180,8 +192,9 @@ pub(super) fn start(
     app: App,
     sessions: Arc<Sessions>,
     predecessors: Arc<Predecessors>,
-    connections_possible: usize,
+    doors: Doors,
 ) -> anyhow::Result<Arc<Gateway>> {
+    let limits = config.client_limits.connections(doors.gateway)?;
     let gateway_config = GatewayConfig {
         domain: config.gateway_domain.clone(),
         plaintext: Plaintext::Loopback,
@@ -190,7 +203,8 @@ pub(super) fn start(
         wake_timeout: WAKE_TIMEOUT,
         queue_timeout: QUEUE_TIMEOUT,
         pooled_idle_timeout: POOLED_IDLE_TIMEOUT,
-        limits: config.client_limits.connections(connections_possible)?,
+        limits,
+        visitors: visitors(limits, doors),
         failures_per_minute: config.client_limits.failures_per_minute,
         drain_timeout: DRAIN_MAX,
         fake_salt_secret: app.fake_salt_secret(),

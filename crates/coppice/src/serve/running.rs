@@ -68,7 +68,7 @@ impl Running {
             app.clone(),
             platform.sessions.clone(),
             predecessors.clone(),
-            doors.gateway,
+            doors,
         )?;
         let reconciler = platform.reconciler.clone();
         let reconciling = tokio::spawn(kept("reconciler", move || {

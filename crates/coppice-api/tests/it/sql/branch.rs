@@ -191,6 +191,7 @@ impl Branch {
             queue_timeout: Duration::from_secs(60),
             pooled_idle_timeout: Duration::from_secs(60),
             limits,
+            visitors: limits,
             failures_per_minute: NonZeroU32::new(20).expect("not zero"),
             drain_timeout: Duration::from_secs(60),
             fake_salt_secret: [7; 32],
