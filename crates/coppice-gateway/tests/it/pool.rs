@@ -106,12 +106,12 @@ async fn many_clients_share_few_sessions_and_each_transaction_has_one() {
 
 #[tokio::test]
 async fn a_client_that_waits_makes_room_for_one_of_somebody_who_has_fewer() {
-    let gateway = TestGateway::with(|config| config.limits.total = 8).await;
+    let gateway = TestGateway::with(|config| config.limits.total = 16).await;
     let mut at_work = gateway.pooled().await;
     let transaction = at_work.transaction().await.unwrap();
     let mut waiting = vec![];
-    // One place is left for who signs in.
-    for _ in 0..6 {
+    // Two places are left for who signs in.
+    for _ in 0..13 {
         waiting.push(gateway.pooled().await);
     }
     assert!(gateway.refusal("").await.contains("too many clients"), "who has all gets no more");
