@@ -142,11 +142,11 @@ pub(super) async fn of_data_dir(http: &reqwest::Client, data_dir: &Path) -> anyh
             super::words::quoted(&data_dir.display().to_string())
         )
     };
+    let account = std::fs::metadata(data_dir).with_context(stopped)?.uid();
     let started = Instant::now();
     loop {
         let record = ServeRecord::of(data_dir).with_context(stopped)?;
         let url = format!("http://{}", record.reachable_api());
-        let account = std::fs::metadata(data_dir).with_context(stopped)?.uid();
         anyhow::ensure!(
             listeners::are_of(record.reachable_api(), account).with_context(stopped)?,
             "a program of another account listens at {url}, so no key was sent there: find it with `ss -ltnp`, end it, \
