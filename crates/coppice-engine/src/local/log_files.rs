@@ -14,6 +14,7 @@ use coppice_core::InstanceId;
 use rustix::fs::FileType;
 
 use super::HostEngine;
+use super::storage_usage::free_bytes;
 use super::untrusted::{UntrustedDir, UntrustedPath};
 use crate::{EngineError, LogFile, LogFiles, LogRetention, ReadAt, Result};
 
@@ -206,22 +207,22 @@ impl HostEngine {
     /// keeps none of the others from it.
     pub fn trim_logs(&self, retention: &LogRetention) -> Result<()> {
         let instances = self.instances_with_files()?;
-        let left: Vec<_> = instances.iter().map(|instance| self.trim_logs_of(instance, retention)).collect();
+        let left = instances.iter().map(|instance| self.trim_logs_of(instance, retention).left);
+        let left: Vec<_> = left.collect();
         let data_dir = self.layout().data_dir();
-        let room = rustix::fs::statvfs(data_dir)
-            .map_err(EngineError::io(format!("asking for room in {}", data_dir.display())))?;
-        let shortage = retention.free_min.saturating_sub(room.f_bavail * room.f_frsize);
+        let shortage = retention.free_min.saturating_sub(free_bytes(data_dir)?);
         if shortage == 0 {
             return Ok(());
         }
-        let bytes_max = level(left, shortage);
-        tracing::warn!(
-            "{} is short of room, so logs of more than {bytes_max} bytes of an instance give way",
-            data_dir.display()
-        );
-        let retention = LogRetention { bytes_max, ..retention.clone() };
-        for instance in &instances {
-            self.trim_logs_of(instance, &retention);
+        let retention = LogRetention { bytes_max: level(left, shortage), ..retention.clone() };
+        let removed = instances.iter().map(|instance| self.trim_logs_of(instance, &retention).removed);
+        let removed: u32 = removed.sum();
+        // It is looked again in seconds, for as long as there is no room.
+        if removed > 0 {
+            tracing::warn!(
+                "there is little room in {}, so {removed} of the longest logs of branches gave way: make room there",
+                data_dir.display()
+            );
         }
         Ok(())
     }
@@ -240,20 +241,19 @@ impl HostEngine {
         found.map(name).collect()
     }
 
-    /// Returns how many bytes of its logs are left.
-    fn trim_logs_of(&self, instance: &InstanceId, retention: &LogRetention) -> u64 {
+    fn trim_logs_of(&self, instance: &InstanceId, retention: &LogRetention) -> Trimmed {
         let trim = |directory: LogDirectory| {
             let trimmed = directory.trim(retention, chrono::Utc::now());
             trimmed.map_err(EngineError::io("removing old logs"))
         };
-        let Trimmed { removed, left } = self.log_files(instance).and_then(trim).unwrap_or_else(|error| {
+        let trimmed = self.log_files(instance).and_then(trim).unwrap_or_else(|error| {
             tracing::warn!(%instance, "logs of {instance}: {}", error.chain());
             Trimmed::default()
         });
-        if removed > 0 {
-            tracing::debug!(%instance, "removed {removed} old logs of {instance}");
+        if trimmed.removed > 0 {
+            tracing::debug!(%instance, "removed {} old logs of {instance}", trimmed.removed);
         }
-        left
+        trimmed
     }
 }
 

@@ -16,6 +16,18 @@ const SHORT_METADATA_BYTES: u64 = 256 << 20;
 /// With less than so many times that, metadata gets more.
 const LITTLE: u64 = 2;
 
+/// Size of the file system of `path`, and what is free of it, in bytes.
+fn room(path: &Path) -> Result<[u64; 2]> {
+    let stat = rustix::fs::statvfs(path)
+        .map_err(EngineError::io(format!("asking for room in {}", path.display())))?;
+    Ok([stat.f_blocks, stat.f_bavail].map(|blocks| blocks * stat.f_frsize))
+}
+
+/// Free space on the file system of `path`, in bytes.
+pub(super) fn free_bytes(path: &Path) -> Result<u64> {
+    room(path).map(|[_, free]| free)
+}
+
 /// Room on the file system that holds the volumes.
 #[derive(Clone, Copy, Debug)]
 pub struct StorageUsage {
@@ -31,14 +43,12 @@ pub struct StorageUsage {
 impl StorageUsage {
     /// Asks the file system of `path`.
     pub(super) fn of(path: &Path) -> Result<Self> {
-        let stat = rustix::fs::statvfs(path)
-            .map_err(EngineError::io(format!("asking for room in {}", path.display())))?;
+        let [total, free] = room(path)?;
         let metadata = btrfs::is_btrfs(path).then(|| btrfs_room::metadata_free(path)).transpose();
         let metadata = metadata.unwrap_or_else(|error| {
             tracing::debug!("room for metadata in {} is not known: {error}", path.display());
             None
         });
-        let [total, free] = [stat.f_blocks, stat.f_bavail].map(|blocks| blocks * stat.f_frsize);
         Ok(Self::scarcer(total, free, metadata.flatten()))
     }
 

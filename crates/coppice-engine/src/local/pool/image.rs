@@ -15,6 +15,7 @@ use rustix::fs::{FallocateFlags, FlockOperation};
 use rustix::io::Errno;
 
 use crate::local::storage_options::StorageOptions;
+use crate::local::storage_usage::free_bytes;
 use crate::{EngineError, Result};
 
 const MIB: u64 = 1 << 20;
@@ -101,13 +102,6 @@ pub(super) fn refuse_sparse(image: &File) -> Result<()> {
         meta.len() / MIB,
         meta.len(),
     )))
-}
-
-/// Free space on the file system of `path`, in bytes.
-pub(super) fn free_bytes(path: &Path) -> Result<u64> {
-    let stat = rustix::fs::statvfs(path)
-        .map_err(EngineError::io(format!("asking for room in {}", path.display())))?;
-    Ok(stat.f_bavail * stat.f_frsize)
 }
 
 /// Formats a file under another name and renames it, so that an image that

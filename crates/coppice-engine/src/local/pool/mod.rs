@@ -21,7 +21,7 @@ use rustix::mount::{MountFlags, UnmountFlags};
 
 use super::layout::Layout;
 use super::storage_options::StorageOptions;
-use super::storage_usage::StorageUsage;
+use super::storage_usage::{StorageUsage, free_bytes};
 use super::{btrfs, btrfs_room};
 use crate::{EngineError, Result};
 use image::ImageLock;
@@ -101,7 +101,7 @@ impl Pool {
             return Ok(());
         }
         let host = self.image.parent().unwrap_or(Path::new("."));
-        if image::free_bytes(host)? < self.step_bytes.saturating_add(self.host_reserve_bytes) {
+        if free_bytes(host)? < self.step_bytes.saturating_add(self.host_reserve_bytes) {
             tracing::warn!("the pool is short of space, and the host has none to give beyond its reserve");
             return self.make_room_inside(&usage);
         }
@@ -129,7 +129,7 @@ impl Pool {
     /// When the host's file system can't be asked.
     pub(in crate::local) fn growable_bytes(&self) -> Result<u64> {
         let host = self.image.parent().unwrap_or(Path::new("."));
-        Ok(image::free_bytes(host)?.saturating_sub(self.host_reserve_bytes))
+        Ok(free_bytes(host)?.saturating_sub(self.host_reserve_bytes))
     }
 
     /// Unmounts the pool and frees its device. What is detached already is fine.
