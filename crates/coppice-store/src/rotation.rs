@@ -131,31 +131,36 @@ impl Store {
 
     /// Replaces the password of a branch that lets nobody in before its server
     /// was told. `sealed_verifier` replaces what was kept for its sleep, if
-    /// anything was: it authenticates the role's clients until then.
+    /// anything was: it authenticates the role's clients until then. Whoever
+    /// writes by right of a claim says so; false when a newer one exists.
     pub async fn rotation_store_in_tx(
         &self,
         tx: &mut Tx,
         id: &BranchId,
+        claim: Option<ClaimToken>,
         password: &KeptPassword,
         sealed_verifier: &[u8],
-    ) -> Result<()> {
-        sqlx::query(
+    ) -> Result<bool> {
+        let stored = sqlx::query_scalar(
             "with stored as (
                  update branches set password_sealed = $2, managed_role_verifier = $3, role_pending = true,
                      next_password_sealed = null, next_verifier = null
-                 where id = $1 returning id, verifiers_checkpoint)
-             insert into branch_verifiers (branch_id, role, verifier_sealed)
-             select id, $4, $5 from stored where verifiers_checkpoint is not null
-             on conflict (branch_id, role) do update set verifier_sealed = excluded.verifier_sealed",
+                 where id = $1 and ($6::bigint is null or claim_token = $6) returning id, verifiers_checkpoint),
+             kept as (
+                 insert into branch_verifiers (branch_id, role, verifier_sealed)
+                 select id, $4, $5 from stored where verifiers_checkpoint is not null
+                 on conflict (branch_id, role) do update set verifier_sealed = excluded.verifier_sealed)
+             select exists (select from stored)",
         )
         .bind(id.as_str())
         .bind(&password.sealed)
         .bind(&password.verifier)
         .bind(MANAGED_ROLE)
         .bind(sealed_verifier)
-        .execute(&mut **tx)
+        .bind(claim.map(|claim| claim.0))
+        .fetch_one(&mut **tx)
         .await?;
-        Ok(())
+        Ok(stored)
     }
 
     /// Ends a rotation: the server of the branch has this verifier. False when

@@ -9,7 +9,7 @@ use sqlx::{FromRow, Row as _};
 use crate::branches::{BranchRow, COLUMNS};
 use crate::replicas::ReplicaRow;
 use crate::volumes::VolumeRow;
-use crate::{Result, Store, StoreError, Tx};
+use crate::{Result, Store, StoreError};
 
 /// Most characters of what is said of a branch.
 const MESSAGE_MAX: usize = 2000;
@@ -125,19 +125,6 @@ impl Store {
             is_unproven: claimed.is_unproven,
             taken_back: claimed.taken_back,
         }))
-    }
-
-    /// Whether this claim is still the newest on a branch whose row the
-    /// transaction holds.
-    pub async fn branch_holds_claim_in_tx(
-        &self,
-        tx: &mut Tx,
-        id: &BranchId,
-        token: ClaimToken,
-    ) -> Result<bool> {
-        let query = sqlx::query_scalar("select claim_token = $2 from branches where id = $1");
-        let holds: Option<bool> = query.bind(id.as_str()).bind(token.0).fetch_optional(&mut **tx).await?;
-        Ok(holds == Some(true))
     }
 
     /// Records that the server of a branch has the parameters of this

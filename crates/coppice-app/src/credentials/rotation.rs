@@ -92,7 +92,7 @@ impl BranchCredentials {
             None if is_up => self.store.rotation_begin_in_tx(tx, id, &new).await?,
             None => {
                 let kept = seal_verifier(&self.key, id, MANAGED_ROLE, &new.verifier);
-                self.store.rotation_store_in_tx(tx, id, &new, &kept).await?;
+                self.store.rotation_store_in_tx(tx, id, None, &new, &kept).await?;
             }
         }
         Ok(is_up)

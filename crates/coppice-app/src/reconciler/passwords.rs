@@ -180,10 +180,9 @@ impl Reconciler {
         let Some(role) = inner.store.managed_role_lock_in_tx(&mut tx, branch).await? else { return Ok(()) };
         let Some(next) = role.next else { return Ok(()) };
         let kept = seal_verifier(&inner.key, branch, MANAGED_ROLE, &next.verifier);
-        if !inner.store.branch_holds_claim_in_tx(&mut tx, branch, token).await? {
+        if !inner.store.rotation_store_in_tx(&mut tx, branch, Some(token), &next, &kept).await? {
             return Err(StepError::Lost);
         }
-        inner.store.rotation_store_in_tx(&mut tx, branch, &next, &kept).await?;
         failpoint!("rotation.asleep");
         tx.commit().await?;
         Ok(())

@@ -57,7 +57,7 @@ async fn a_branch_is_not_ready_before_its_server_was_told() {
         "update branches set goal = 'hibernated', state = 'hibernated', verifiers_checkpoint = '0/1'";
     sqlx::raw_sql(asleep).execute(&mut sql).await.unwrap();
     let mut tx = store.begin().await.unwrap();
-    store.rotation_store_in_tx(&mut tx, &branch(), &password("new"), b"kept").await.unwrap();
+    assert!(store.rotation_store_in_tx(&mut tx, &branch(), None, &password("new"), b"kept").await.unwrap());
     tx.commit().await.unwrap();
     let role = store.managed_role(&branch()).await.unwrap().unwrap();
     assert_eq!((&role.password, role.is_pending), (&password("new"), true));
