@@ -113,6 +113,21 @@ fn a_process_that_stood_still_starts_no_replica_on_what_is_removed() {
 }
 
 #[test]
+fn a_replica_that_is_made_anew_is_stopped_before_its_data_goes() {
+    let mut metastore = Metastore::start();
+    let mut scene = Scene::with_branches(&mut metastore, 1);
+    scene.replicate_branch(1);
+    scene.until_servers_run(2);
+    scene.until_settled();
+    scene.end_server(2);
+    scene.until("starting");
+    scene.lose_log();
+    scene.until("stopping");
+    scene.replace_process(Duration::ZERO);
+    scene.ends_well();
+}
+
+#[test]
 fn the_data_of_a_replica_goes_whatever_its_primary_says() {
     let mut metastore = Metastore::start();
     for refused in ["forgetting a replica of", "looking at the slots of replicas of"] {
