@@ -194,6 +194,10 @@ impl Engine for NoPostgres {
         is_not_running(instance)
     }
 
+    async fn close_system_views(&self, instance: &InstanceId, _: &VolumeId) -> Result<()> {
+        is_not_running(instance)
+    }
+
     async fn lock_out(&self, instance: &InstanceId) -> Result<()> {
         is_not_running(instance)
     }

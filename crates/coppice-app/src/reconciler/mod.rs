@@ -34,7 +34,7 @@ use std::time::{Duration, Instant};
 use coppice_core::claim::ClaimToken;
 use coppice_core::limits::INSTANCES_PER_BRANCH_MAX;
 use coppice_core::organization::Holder;
-use coppice_core::{BranchId, HostId, InstallationId, InstanceId};
+use coppice_core::{BranchId, HostId, InstallationId, InstanceId, VolumeId};
 use coppice_engine::{SharedEngine, StopMode};
 use coppice_store::Store;
 use coppice_turns::Turns;
@@ -92,6 +92,8 @@ struct Work {
     stuck_rotations: HashMap<BranchId, u32>,
     /// Since when there is something to do.
     unsettled_since: HashMap<BranchId, Instant>,
+    /// On which volumes of branches that are up the system views were looked at.
+    views_looked_at: HashMap<BranchId, VolumeId>,
 }
 
 impl Work {
@@ -101,6 +103,7 @@ impl Work {
         self.failing_since.remove(branch);
         self.stuck_rotations.remove(branch);
         self.replica_failures.remove(branch);
+        self.views_looked_at.remove(branch);
     }
 }
 

@@ -165,6 +165,7 @@ impl Reconciler {
         let state = match work.branch.goal {
             Goal::Running => {
                 self.check_health(work, token).await?;
+                self.close_system_views(work).await;
                 self.reconfigure(work, token).await?;
                 self.tell_pending_password(work, token).await?;
                 if work.is_unproven {
@@ -195,6 +196,7 @@ impl Reconciler {
                 self.inner.health.forget(id);
                 // The password that the server was to be told is in the row by now.
                 inner.stuck_rotations.remove(id);
+                inner.views_looked_at.remove(id);
             }
         }
         if state == BranchState::Ready {
@@ -211,6 +213,22 @@ impl Reconciler {
                 Ok(())
             }
             done => done,
+        }
+    }
+
+    /// What was made before that was done for every cluster has it done here, once for each time that it is up.
+    async fn close_system_views(&self, work: &BranchWork) {
+        let (branch, volume) = (&work.branch.id, &work.volume.id);
+        let looked_at = self.inner.lock().views_looked_at.insert(branch.clone(), volume.clone());
+        if looked_at.as_ref() == Some(volume) {
+            return;
+        }
+        if let Err(error) = self.inner.engine.close_system_views(&work.instance, volume).await {
+            tracing::warn!(
+                %branch,
+                "somebody who may write everything on branch {branch} could become a superuser there: {}",
+                error.chain()
+            );
         }
     }
 

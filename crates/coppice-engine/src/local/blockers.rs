@@ -10,6 +10,7 @@ use std::collections::HashMap;
 use std::pin::pin;
 use std::time::{Duration, Instant};
 
+use coppice_core::InstanceId;
 use tokio_postgres::types::Type;
 
 use super::connecting::Address;
@@ -27,6 +28,15 @@ const LOOK: Duration = Duration::from_millis(50);
 const END_PATIENCE: Duration = Duration::from_secs(2);
 /// Sessions and prepared transactions that are ended at one look. A server that lies says any number.
 const AT_ONCE: usize = 1000;
+
+/// A change that takes longer, others having been ended for it, is given up.
+pub(super) const CHANGE_PATIENCE: Duration = Duration::from_secs(20);
+
+/// Changes a server, whose owner may be in the way.
+pub(super) async fn change(instance: &InstanceId, changing: impl Future<Output = Result<()>>) -> Result<()> {
+    let changed = tokio::time::timeout(CHANGE_PATIENCE, changing).await;
+    changed.unwrap_or_else(|_| Err(EngineError::no_answer())).map_err(|error| error.or_held(instance))
+}
 
 /// Ends the sessions that keep the platform's waiting; `pg_blocking_pids` tells
 /// prepared transactions as 0.

@@ -25,6 +25,7 @@ use tokio::sync::OwnedMutexGuard;
 use tokio::time::timeout;
 use tokio_postgres::types::Type;
 
+use super::blockers::{CHANGE_PATIENCE, change};
 use super::blocking::blocking;
 use super::metastore::METASTORE;
 use super::session::{Parameter, Session};
@@ -32,16 +33,13 @@ use super::templates::TEMPLATE_PREFIX;
 use super::volumes::{SourceState, Volumes};
 use super::{
     HostEngine, contents, control_file, following, handing_over, held_wal, logins, managed_role, measure,
-    prepared, reader, session, sizes, sleep, statistics, verifiers,
+    prepared, reader, session, sizes, sleep, statistics, system_views, verifiers,
 };
 use crate::{
     Answer, BasePlan, BoxedServerStream, Capacity, DrillPlan, Engine, EngineError, FirstStart, Image,
     ImageContents, InstanceSpec, LogFiles, ROLE_LENGTH_MAX, ReplicaSlot, Result, RoleVerifier, SleepingRoles,
     StopMode, UpgradePlan, Upgraded, VolumeFacts, VolumePlan,
 };
-
-/// A change that takes longer, others having been ended for it, is given up.
-const CHANGE_PATIENCE: Duration = Duration::from_secs(20);
 
 /// All that a first start has to say to a server, which may take its time for each word.
 const FIRST_START_PATIENCE: Duration = Duration::from_secs(40);
@@ -109,12 +107,6 @@ impl LocalEngine {
         let mutex = self.locks.lock().entry(volume.clone()).or_default().clone();
         mutex.lock_owned().await
     }
-}
-
-/// Changes a server, whose owner may be in the way.
-async fn change(instance: &InstanceId, changing: impl Future<Output = Result<()>>) -> Result<()> {
-    let changed = tokio::time::timeout(CHANGE_PATIENCE, changing).await;
-    changed.unwrap_or_else(|_| Err(EngineError::no_answer())).map_err(|error| error.or_held(instance))
 }
 
 #[async_trait]
@@ -273,7 +265,12 @@ impl Engine for LocalEngine {
     async fn end_login(&self, instance: &InstanceId, key: &ApiKeyId) -> Result<()> {
         let address = self.address(instance);
         let ending = logins::end(&address, key.as_str());
-        tokio::time::timeout(CHANGE_PATIENCE, ending).await.unwrap_or_else(|_| Err(EngineError::no_answer()))
+        timeout(CHANGE_PATIENCE, ending).await.unwrap_or_else(|_| Err(EngineError::no_answer()))
+    }
+
+    async fn close_system_views(&self, instance: &InstanceId, volume: &VolumeId) -> Result<()> {
+        let (address, data) = (self.address(instance), self.volumes.data_dir(volume));
+        change(instance, system_views::close(&address, &data)).await
     }
 
     async fn lock_out(&self, instance: &InstanceId) -> Result<()> {

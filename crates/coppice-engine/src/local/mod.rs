@@ -62,6 +62,7 @@ mod slots;
 mod statistics;
 mod storage_options;
 mod storage_usage;
+mod system_views;
 mod taken;
 mod template;
 mod templates;

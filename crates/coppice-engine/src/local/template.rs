@@ -8,11 +8,11 @@ use coppice_failpoint::failpoint;
 use super::blocking::blocking;
 use super::fresh;
 use super::images::InstalledImage;
-use super::managed_role;
 use super::process::controllers::Limits;
 use super::server::{ServerPlan, Servers};
 use super::session::PLATFORM_ROLE;
 use super::untrusted::UntrustedPath;
+use super::{managed_role, system_views};
 use crate::Result;
 
 /// Limits while a cluster is made.
@@ -73,8 +73,7 @@ pub(super) async fn make_cluster(
     initialise(servers, &plan, contents, &arguments).await?;
     failpoint!("template.initialised");
     let statements = statements(contents, image.version.major, platform_password);
-    let single = ["--single", "-D", "{data}", "-c", "listen_addresses=", "postgres"].map(str::to_owned);
-    servers.run_to_end(&plan, "postgres", &single, Some(&statements)).await?;
+    run_alone(servers, &plan, "postgres", &statements).await?;
     failpoint!("template.filled");
     Ok(())
 }
@@ -94,14 +93,35 @@ async fn initialise(
     })
     .await?;
     if taken {
-        return Ok(());
+        // What was kept may be older than that.
+        return close_views(servers, plan).await;
     }
     servers.run_to_end(plan, "initdb", arguments, None).await?;
+    close_views(servers, plan).await?;
     if contents == Contents::Metastore && !layout.templates().exists() {
         let data = plan.data.clone();
         blocking(move || fresh::keep(&layout, version, &data)).await?;
     }
     Ok(())
+}
+
+/// See [`system_views`]; every other database will be a copy of these.
+async fn close_views(servers: &Servers, plan: &ServerPlan<'_>) -> Result<()> {
+    let data = plan.data.clone();
+    if blocking(move || system_views::are_closed(&data)).await? {
+        return Ok(());
+    }
+    for database in system_views::FIRST_DATABASES {
+        run_alone(servers, plan, database, &format!("{}\n", system_views::CLOSE)).await?;
+    }
+    let data = plan.data.clone();
+    blocking(move || system_views::note_closed(&data)).await
+}
+
+/// Runs statements in a single-user session, one a line.
+async fn run_alone(servers: &Servers, plan: &ServerPlan<'_>, database: &str, statements: &str) -> Result<()> {
+    let arguments = ["--single", "-D", "{data}", "-c", "listen_addresses=", database].map(str::to_owned);
+    servers.run_to_end(plan, "postgres", &arguments, Some(statements)).await
 }
 
 /// SQL for a single-user session (PostgreSQL manual, `postgres`, "Options for

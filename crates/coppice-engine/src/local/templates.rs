@@ -20,7 +20,7 @@ use super::template::{Contents, make_cluster};
 use crate::{EngineError, Result, StopMode};
 
 /// Grows with every change of what is in a template; those of smaller numbers are made anew.
-const GENERATION: u32 = 3;
+const GENERATION: u32 = 4;
 /// Begins the names of instances that make templates.
 pub(super) const TEMPLATE_PREFIX: &str = "template-";
 /// Accounts that make templates stay clear of those of volumes.

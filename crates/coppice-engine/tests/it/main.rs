@@ -6,6 +6,7 @@ mod handing_over;
 mod server;
 mod slots;
 mod storage;
+mod system_views;
 mod volume_bytes;
 mod volumes;
 mod volumes_crash;

@@ -297,6 +297,10 @@ impl Engine for SimulatedEngine {
         self.ask("ending the login of a key of", instance, |data| data.wal += 1).await
     }
 
+    async fn close_system_views(&self, instance: &InstanceId, _: &VolumeId) -> Result<()> {
+        self.ask("closing the system views of", instance, |_| ()).await
+    }
+
     async fn lock_out(&self, instance: &InstanceId) -> Result<()> {
         self.ask("taking passwords from the roles of", instance, |data| data.wal += 1).await
     }

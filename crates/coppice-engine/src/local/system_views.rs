@@ -1,0 +1,152 @@
+//! System views that could be written through.
+//!
+//! A view on one table is updatable, and what is written through it is checked as its owner (PostgreSQL
+//! manual, CREATE VIEW, "Updatable Views"). A few system views are such views on `pg_authid` and
+//! `pg_database`, and belong to the superuser. Nobody was granted to write to them, but `pg_write_all_data`
+//! is kept from catalogues only, and not from views: who has it could give roles other names and numbers,
+//! and so become a superuser. In every database of a server they become what they were, and not updatable.
+//!
+//! A file among a server's data, which goes along with its copies, says that it is done: databases that are
+//! made later are copies of these.
+
+use std::collections::BTreeSet;
+use std::ffi::CStr;
+use std::time::{Duration, Instant};
+
+use super::blockers::insist;
+use super::blocking::blocking;
+use super::connecting::Address;
+use super::session::{Patience, Session, column, named};
+use super::untrusted::UntrustedPath;
+use crate::{EngineError, Result};
+
+/// Says that all views of a server are closed.
+const MARK: &CStr = c"coppice.views_closed";
+/// The databases that `initdb` makes.
+pub(super) const FIRST_DATABASES: [&str; 3] = ["template1", "template0", "postgres"];
+/// The work that sessions which hold a view keep waiting.
+const PURPOSE: &str = "closing system views";
+
+/// Databases of a server that are looked into, and how long that may take altogether.
+const DATABASES_MAX: usize = 1000;
+const PATIENCE: Duration = Duration::from_secs(15);
+
+/// Closes the views of the database that it is run in: one that has a limit or an offset is not updatable.
+/// On one line, as a single-user session reads statements, which begins with another search path than the
+/// platform's sessions.
+pub(super) const CLOSE: &str = "DO $$ DECLARE view pg_catalog.regclass; BEGIN \
+    PERFORM pg_catalog.set_config('search_path', 'pg_catalog', true); \
+    PERFORM set_config('allow_system_table_mods', 'on', true); \
+    FOR view IN SELECT oid FROM pg_class WHERE relkind = 'v' AND relowner = 10 AND oid < 16384 \
+        AND pg_relation_is_updatable(oid, false) <> 0 \
+        AND NOT EXISTS (SELECT FROM pg_rewrite WHERE ev_class = pg_class.oid AND ev_type <> '1') LOOP \
+        EXECUTE format('CREATE OR REPLACE VIEW %s AS %s OFFSET 0', view, rtrim(pg_get_viewdef(view), ';')); \
+        IF pg_relation_is_updatable(view, false) <> 0 THEN RAISE 'can still be written through: %', view; END IF; \
+    END LOOP; END $$";
+
+/// Whether PostgreSQL's own roles are called as `initdb` called them (`pg_authid.dat`).
+const HAS_ITS_ROLES: &str = "SELECT count(*) = 6 FROM pg_catalog.pg_authid WHERE (oid, rolname) IN
+    ((3373, 'pg_monitor'), (4569, 'pg_read_server_files'), (4570, 'pg_write_server_files'),
+     (4571, 'pg_execute_server_program'), (6181, 'pg_read_all_data'), (6182, 'pg_write_all_data'))";
+
+/// Whether the views of a server are closed. Blocks.
+///
+/// # Errors
+/// When its directory can't be read.
+pub(super) fn are_closed(data: &UntrustedPath) -> Result<bool> {
+    let marked = data.require().and_then(|data| data.file(MARK));
+    Ok(marked.map_err(EngineError::io("looking whether system views are closed"))?.is_some())
+}
+
+/// Notes that they are. Blocks.
+///
+/// # Errors
+/// When its directory can't be written to.
+pub(super) fn note_closed(data: &UntrustedPath) -> Result<()> {
+    let noted = || {
+        let data = data.require()?;
+        data.unlink(MARK)?;
+        let file = data.make_file(MARK)?;
+        // As whatever is there already: whoever takes a backup of the server reads it.
+        let owner = data.stat(c"PG_VERSION")?;
+        std::os::unix::fs::fchown(&file, Some(owner.st_uid), Some(owner.st_gid))
+    };
+    noted().map_err(EngineError::io("noting that system views are closed"))
+}
+
+/// Closes the views in all databases of a running server, unless that is done.
+///
+/// # Errors
+/// When that can't be done in some database, or somebody has written through them.
+pub(super) async fn close(address: &Address, data: &UntrustedPath) -> Result<()> {
+    let looked = data.clone();
+    if blocking(move || are_closed(&looked)).await? {
+        return Ok(());
+    }
+    let session = address.open(Patience::CHANGE).await?;
+    let deadline = Instant::now() + PATIENCE;
+    let mut done = BTreeSet::new();
+    loop {
+        let left = databases(&session, &done).await?;
+        if left.is_empty() {
+            break;
+        }
+        for database in left {
+            if done.len() >= DATABASES_MAX || Instant::now() > deadline {
+                return Err(EngineError::Other("it has too many databases to look into".to_owned()));
+            }
+            close_inside(address, &session, &database).await?;
+            done.insert(database.number);
+        }
+    }
+    let row = session.query_one("looking at PostgreSQL's own roles", HAS_ITS_ROLES, &[]).await?;
+    if !column::<bool>(&row, 0)? {
+        return Err(EngineError::Other("somebody has given PostgreSQL's own roles other names".to_owned()));
+    }
+    let data = data.clone();
+    blocking(move || note_closed(&data)).await
+}
+
+/// A database of a server.
+struct Database {
+    number: u32,
+    /// None by a name in UTF-8.
+    name: Option<String>,
+    takes_connections: bool,
+}
+
+/// All whose views are still to be closed; nobody can use one that was dropped by half.
+async fn databases(session: &Session, done: &BTreeSet<u32>) -> Result<Vec<Database>> {
+    let query = "SELECT oid, datname::text, datallowconn FROM pg_catalog.pg_database
+                 WHERE datconnlimit <> -2 ORDER BY datistemplate DESC, oid LIMIT 1000";
+    let rows = session.query("listing databases", query, &[]).await?;
+    let database = |row| {
+        Ok(Database { number: column(row, 0)?, name: named(row, 1)?, takes_connections: column(row, 2)? })
+    };
+    let all = rows.iter().map(database).collect::<Result<Vec<_>>>()?;
+    Ok(all.into_iter().filter(|database| !done.contains(&database.number)).collect())
+}
+
+async fn close_inside(address: &Address, session: &Session, database: &Database) -> Result<()> {
+    let Some(name) = &database.name else {
+        return Err(EngineError::Other("a database of it has a name that is no UTF-8".to_owned()));
+    };
+    let closing = async {
+        let inside = address.open_inside(name, session.major(), Patience::CHANGE).await?;
+        inside.execute("closing system views", CLOSE).await
+    };
+    if database.takes_connections {
+        return insist(address, PURPOSE, closing).await;
+    }
+    let let_in = async |is_let_in: bool| {
+        let statement = format!(
+            "UPDATE pg_catalog.pg_database SET datallowconn = {is_let_in} WHERE oid = {}",
+            database.number
+        );
+        insist(address, PURPOSE, session.execute("opening a database", &statement)).await
+    };
+    let_in(true).await?;
+    let closed = insist(address, PURPOSE, closing).await;
+    let_in(false).await?;
+    closed
+}
