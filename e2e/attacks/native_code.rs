@@ -75,7 +75,7 @@ const ENOSPC: i64 = -(libc::ENOSPC as i64);
 type Check = (&'static str, fn(&Scene));
 
 /// The rows of the table, in its order.
-const CHECKS: [Check; 30] = [
+const CHECKS: [Check; 31] = [
     ("run a program of its image, or itself", |s| {
         for program in [s.program.as_str(), "/proc/self/exe"] {
             assert_eq!(s.runs(&format!("exec('{program} --version')")), EPERM, "{program}");
@@ -166,6 +166,12 @@ const CHECKS: [Check; 30] = [
     ("pass an open file on through a socket, or keep one of a replica that is gone", |s| {
         let calls = [libc::SYS_sendmsg, libc::SYS_sendmmsg, libc::SYS_recvmsg, libc::SYS_recvmmsg];
         s.all_denied(&calls.map(|number| (number, [0, 0, 0])));
+    }),
+    ("lock a file that it shares with its neighbours or the machine", |s| {
+        s.all_denied(&[(libc::SYS_flock, [0, i64::from(libc::LOCK_SH), 0])]);
+        for command in [libc::F_SETLK, libc::F_OFD_SETLKW, libc::F_SETLEASE, libc::F_NOTIFY] {
+            s.all_denied(&[(libc::SYS_fcntl, [0, i64::from(command), 0])]);
+        }
     }),
     ("have everything written out that its neighbours wrote", |s| {
         s.all_denied(&[(libc::SYS_sync, [0, 0, 0]), (libc::SYS_syncfs, [0, 0, 0])]);

@@ -99,6 +99,8 @@ const DENIED: &[c_long] = &[
     libc::SYS_sendmmsg,
     libc::SYS_recvmsg,
     libc::SYS_recvmmsg,
+    // What locks a file for everybody who has it open: programs and libraries are the host's own, or everybody's.
+    libc::SYS_flock,
     // Other processes, and programs.
     libc::SYS_ptrace,
     libc::SYS_process_vm_readv,
@@ -168,6 +170,10 @@ const IOCTL_KIND: u32 = 0xff00;
 /// block, at nobody's expense. No server has a use for any.
 const IOCTL_KINDS_DENIED: [u32; 3] = [0x9400, (b'f' as u32) << 8, (b'X' as u32) << 8];
 
+/// Commands of fcntl(2) that lock files as flock(2) does, or watch over them.
+const FCNTL_DENIED: [i32; 6] =
+    [libc::F_SETLK, libc::F_SETLKW, libc::F_OFD_SETLK, libc::F_OFD_SETLKW, libc::F_SETLEASE, libc::F_NOTIFY];
+
 /// One instruction (linux/filter.h).
 fn instruction(code: u32, value: u32) -> sock_filter {
     jump(code, value, 0, 0)
@@ -221,6 +227,8 @@ pub(super) fn filter(key: Option<&ExecKey>) -> Vec<sock_filter> {
     let kind = instruction(libc::BPF_ALU | libc::BPF_AND | libc::BPF_K, IOCTL_KIND);
     let denied = IOCTL_KINDS_DENIED.map(|kind| [skip_unless(kind, 1), answer(DENY)]);
     decide(libc::SYS_ioctl, &[&[load(lower(1)), kind], denied.as_flattened(), &[answer(ALLOW)]].concat());
+    let denied = FCNTL_DENIED.map(|command| [skip_unless(command.unsigned_abs(), 1), answer(DENY)]);
+    decide(libc::SYS_fcntl, &[&[load(lower(1))], denied.as_flattened(), &[answer(ALLOW)]].concat());
     // Any other way to set blocks aside is in no file's size, either.
     let is_plain = skip_unless(0, 1);
     decide(libc::SYS_fallocate, &[load(lower(1)), is_plain, answer(ALLOW), answer(DENY)]);
@@ -330,6 +338,13 @@ mod tests {
             assert_eq!((rename(4), rename(5)), (DENY, DENY), "RENAME_WHITEOUT");
             let allocate = |mode: u64| call(&filter, libc::SYS_fallocate, [3, mode, 0, 4096, 0, 0]);
             assert_eq!((allocate(0), allocate(1)), (ALLOW, DENY), "FALLOC_FL_KEEP_SIZE");
+            let command = |command: i32| {
+                call(&filter, libc::SYS_fcntl, [3, u64::from(command.unsigned_abs()), 0, 0, 0, 0])
+            };
+            assert_eq!((command(libc::F_SETFD), command(libc::F_GETLK)), (ALLOW, ALLOW));
+            for denied in FCNTL_DENIED {
+                assert_eq!(command(denied), DENY, "{denied}");
+            }
             for denied in DENIED.iter().chain(DENIED_HERE) {
                 assert_eq!(one(*denied, 0), DENY, "{denied}");
             }
