@@ -113,8 +113,31 @@ pub(super) fn held(path: &Path, until: Instant) -> io::Result<u64> {
         SubvolumeOrigin::Snapshot { made } => made,
         _ => 0,
     };
+    count_held(&subvolume, made, until, |_| true)
+}
+
+/// Bytes of the disk that a subvolume holds with what was there when it was made as a snapshot, as [`held`] counts. It
+/// goes through all extents that there are.
+pub(super) fn inherited(path: &Path, until: Instant) -> io::Result<u64> {
+    let subvolume = File::open(path)?;
+    let SubvolumeOrigin::Snapshot { made } = origin(&subvolume)? else { return Ok(0) };
+    count_held(&subvolume, 0, until, |item| number(item, GENERATION).is_some_and(|written| written <= made))
+}
+
+/// Of extents newer than `made`, those that `counts` says.
+fn count_held(
+    subvolume: &File,
+    made: u64,
+    until: Instant,
+    counts: impl Fn(&[u8]) -> bool,
+) -> io::Result<u64> {
     let mut held = Held::default();
-    match each_item(&subvolume, made, until, |item| held.add(item)) {
+    let add = |item: &[u8]| {
+        if counts(item) {
+            held.add(item);
+        }
+    };
+    match each_item(subvolume, made, until, add) {
         Err(error) if error.kind() != io::ErrorKind::TimedOut => Err(error),
         _ => Ok(held.bytes()),
     }

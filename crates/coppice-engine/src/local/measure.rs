@@ -17,7 +17,7 @@ use tokio_postgres::Row;
 
 use super::server::Servers;
 use super::session::Session;
-use super::taken::Taken;
+use super::taken::{Inherited, Taken};
 use super::untrusted::UntrustedPath;
 use crate::{EngineError, Result};
 
@@ -135,6 +135,7 @@ struct DiskSize {
     bytes: u64,
     /// By then: where nothing was written since, nothing has changed.
     written: Option<Written>,
+    inherited: Option<Inherited>,
     measured: Instant,
     took: Duration,
     /// When it was last known to be this.
@@ -259,9 +260,10 @@ impl Measuring {
         let (disks, id) = (self.disks.clone(), volume.clone());
         let measure = move || {
             let started = Instant::now();
-            let bytes = taken.bytes();
+            let mut inherited = disks.lock().get(&id).and_then(|known| known.inherited);
+            let bytes = taken.bytes_knowing(&mut inherited);
             let (measured, took) = (Instant::now(), started.elapsed());
-            let size = DiskSize { bytes, written, measured, took, known: measured };
+            let size = DiskSize { bytes, written, inherited, measured, took, known: measured };
             disks.lock().insert(id, size);
             bytes
         };
@@ -352,7 +354,8 @@ mod tests {
     /// What an hour of measuring found so many seconds ago: 5 bytes.
     fn found(seconds: u64) -> DiskSize {
         let known = Instant::now().checked_sub(Duration::from_secs(seconds)).expect("a time");
-        DiskSize { bytes: 5, written: None, measured: known, took: Duration::from_secs(3600), known }
+        let took = Duration::from_secs(3600);
+        DiskSize { bytes: 5, written: None, inherited: None, measured: known, took, known }
     }
 
     #[test]

@@ -1,6 +1,8 @@
 //! What a server takes of the disk: its data, and what it has open there, or among
 //! its logs, that no directory names any more.
 
+use std::io;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use super::process::usage;
@@ -18,6 +20,25 @@ pub(super) const LEVELS_MAX: usize = 16;
 const HELD_SHARE: u64 = 4;
 /// For how long extents are counted; how many there are is up to who writes them.
 const HELD_PATIENCE: Duration = Duration::from_secs(10);
+/// What a volume holds by what it was made with only gets less, and may be all of a large one. It is counted for one
+/// part in so many of the time, as long as that makes the pauses no longer than this.
+const INHERITED_SHARE: u32 = 100;
+const INHERITED_PAUSE_MAX: Duration = Duration::from_secs(300);
+
+/// What a volume holds by what it was made with, as it was counted last.
+#[derive(Clone, Copy)]
+pub(super) struct Inherited {
+    bytes: u64,
+    counted: Instant,
+    took: Duration,
+}
+
+impl Inherited {
+    fn is_due(&self) -> bool {
+        let pause = self.took.saturating_mul(INHERITED_SHARE).min(INHERITED_PAUSE_MAX);
+        self.counted.elapsed() >= pause
+    }
+}
 
 /// Where to look for it.
 #[derive(Clone)]
@@ -36,23 +57,38 @@ impl Taken {
     /// Bytes as files tell them, or a share of what the file system holds for them, if that is more; 0 where there
     /// is no data.
     pub(super) fn bytes(&self) -> u64 {
+        self.bytes_knowing(&mut None)
+    }
+
+    /// The same, for one who keeps what was counted of what the volume was made with.
+    pub(super) fn bytes_knowing(&self, inherited: &mut Option<Inherited>) -> u64 {
         let size = |data: UntrustedDir| {
             let told = data.size(ENTRIES_MAX, LEVELS_MAX).saturating_add(self.nameless_bytes(&data));
-            told.max(self.held_bytes() / HELD_SHARE)
+            told.max(self.held_bytes(inherited) / HELD_SHARE)
         };
         self.data.require().map_or(0, size)
     }
 
-    /// Where the data is no subvolume, nobody tells.
-    fn held_bytes(&self) -> u64 {
+    /// Where the data is no subvolume, nobody tells. What a copy was made with counts in full: who made it may have
+    /// gone since, and then nobody else has it.
+    fn held_bytes(&self, inherited: &mut Option<Inherited>) -> u64 {
         let volume = self.data.parent();
         if !btrfs::is_subvolume(volume) {
             return 0;
         }
-        btrfs_written::held(volume, Instant::now() + HELD_PATIENCE).unwrap_or_else(|error| {
-            tracing::debug!("what {} holds of the disk is not known: {error}", volume.display());
-            0
-        })
+        let count = |count: fn(&Path, Instant) -> io::Result<u64>| {
+            count(volume, Instant::now() + HELD_PATIENCE).unwrap_or_else(|error| {
+                tracing::debug!("what {} holds of the disk is not known: {error}", volume.display());
+                0
+            })
+        };
+        let known = inherited.take().filter(|known| !known.is_due()).unwrap_or_else(|| {
+            let started = Instant::now();
+            let bytes = count(btrfs_written::inherited);
+            Inherited { bytes, counted: Instant::now(), took: started.elapsed() }
+        });
+        *inherited = Some(known);
+        count(btrfs_written::held).saturating_add(known.bytes)
     }
 
     fn nameless_bytes(&self, data: &UntrustedDir) -> u64 {
