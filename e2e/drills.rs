@@ -16,9 +16,11 @@ const LEFT_FREE: u64 = 100 << 20;
 
 /// Takes nearly all the room for volumes.
 fn fill(pool: &Path) -> std::path::PathBuf {
-    // What was removed is freed in the background.
-    let freed = Command::new("btrfs").args(["subvolume", "sync"]).arg(pool).status();
-    assert!(freed.expect("btrfs runs").success());
+    // What was removed is freed in the background, and can be used once that is written.
+    for freeing in ["subvolume", "filesystem"] {
+        let freed = Command::new("btrfs").args([freeing, "sync"]).arg(pool).status();
+        assert!(freed.expect("btrfs runs").success());
+    }
     let found = statvfs(pool).expect("a file system");
     let free = found.f_bavail * found.f_frsize;
     assert!(free > 2 * LEFT_FREE, "{free} bytes are free");

@@ -116,6 +116,15 @@ pub(super) fn held(path: &Path, until: Instant) -> io::Result<u64> {
     count_held(&subvolume, made, until, |_| true)
 }
 
+/// Bytes of the disk that a subvolume holds with what was written since `older` was made as a snapshot, as [`held`]
+/// counts.
+pub(super) fn held_since(path: &Path, older: &Path, until: Instant) -> io::Result<u64> {
+    let SubvolumeOrigin::Snapshot { made } = origin(&File::open(older)?)? else {
+        return Err(io::ErrorKind::InvalidInput.into());
+    };
+    count_held(&File::open(path)?, made, until, |_| true)
+}
+
 /// Bytes of the disk that a subvolume holds with what was there when it was made as a snapshot, as [`held`] counts. It
 /// goes through all extents that there are.
 pub(super) fn inherited(path: &Path, until: Instant) -> io::Result<u64> {

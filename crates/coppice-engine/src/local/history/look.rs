@@ -107,11 +107,12 @@ impl Volume {
     fn begin(&mut self, major: u32) -> Result<Known> {
         let log = log_of(&self.data, major)?;
         let (path, now) = (self.path.clone(), now_ms());
-        let last = self.snapshots.list()?.last().map(|facts| facts.snapshot().taken_ms);
+        let before = self.snapshots.list()?.pop();
+        let last = before.as_ref().map(|facts| facts.snapshot().taken_ms);
         if last.is_some_and(|last| (last..last + BEGIN_AGAIN_MS).contains(&now)) {
             return Err(EngineError::HistoryLost);
         }
-        let facts = self.snapshots.take(&path, None, &log, now)?;
+        let facts = self.snapshots.take(&path, before.as_ref(), None, &log, now)?;
         let end = facts.end();
         let mut entries = self.marks.read()?;
         // What was marked and not kept can't be gone back to any more.
@@ -186,7 +187,8 @@ impl Volume {
         }
         if is_snapshot_due(known.snapshots.last().map(Facts::snapshot), known.place.at, clock) {
             let path = self.path.clone();
-            let facts = self.snapshots.take(&path, Some(known.place), &known.log, now)?;
+            let before = known.snapshots.last();
+            let facts = self.snapshots.take(&path, before, Some(known.place), &known.log, now)?;
             known.snapshots.push(facts);
         }
         Ok(Some(known))

@@ -81,6 +81,8 @@ pub(super) struct History {
     layout: Layout,
     /// Held while somebody works on a volume's history.
     known: Mutex<HashMap<VolumeId, Arc<Mutex<Option<Known>>>>>,
+    /// What snapshots of volumes have added to the first one of each, as far as it was asked.
+    added: Mutex<HashMap<VolumeId, u64>>,
     /// Whether there is room for any.
     has_room: AtomicBool,
 }
@@ -107,7 +109,8 @@ fn is_held(volume: &VolumeId) -> EngineError {
 
 impl History {
     pub(super) fn new(layout: &Layout) -> Self {
-        Self { layout: layout.clone(), known: Mutex::default(), has_room: AtomicBool::new(true) }
+        let has_room = AtomicBool::new(true);
+        Self { layout: layout.clone(), known: Mutex::default(), added: Mutex::default(), has_room }
     }
 
     fn entry(&self, volume: &VolumeId) -> Arc<Mutex<Option<Known>>> {
@@ -152,6 +155,10 @@ impl History {
         let needed = found.look(&mut known, major)?;
         if let (Some(known), Some(keep)) = (known.as_mut(), keep) {
             found.thin(known, now_ms(), keep)?;
+            found.recount(known, now_ms())?;
+        }
+        if let Some(known) = known.as_ref() {
+            self.added.lock().insert(volume.clone(), snapshots::added_bytes(&known.snapshots));
         }
         Ok(Some(needed))
     }
@@ -237,6 +244,7 @@ impl History {
         }
         untrusted::delete_tree(&path).map_err(EngineError::io(format!("deleting {}", path.display())))?;
         self.known.lock().remove(volume);
+        self.added.lock().remove(volume);
         Ok(())
     }
 }

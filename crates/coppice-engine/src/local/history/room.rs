@@ -8,15 +8,18 @@ use coppice_wal::Segment;
 
 use super::History;
 use super::kept::Kept;
+use super::snapshots::{Snapshots, added_bytes};
+use crate::local::btrfs;
 use crate::{EngineError, Result};
 
-/// With less than this free of a hundred parts, only the newest snapshot is kept
-/// of each volume.
+/// With less than this free of a hundred parts, what is missing is taken from
+/// histories, down to the newest snapshot of each volume.
 const TIGHT: u64 = 15;
 /// With less than this, nothing is.
 const SHORT: u64 = 5;
-/// Between two snapshots, as much is changed in the volume as is written to its
-/// log, at most: each page is in the log whole when it first changes.
+/// Between two snapshots, about as much is changed in the volume as is written to its
+/// log: each page is in the log whole when it first changes. What is not in a page is left
+/// out, and so is a page that changes again; so what snapshots have is counted as well.
 const BYTES_OF_LOG: u64 = 2;
 
 impl History {
@@ -32,16 +35,23 @@ impl History {
         if !has_room {
             return sizes.iter().try_for_each(|(_, volume)| self.remove(volume));
         }
-        let most = if is_below(TIGHT) { 0 } else { total_bytes / 100 * u64::from(share) };
         let mut sum: u64 = sizes.iter().map(|(bytes, _)| bytes).sum();
+        let missing = (total_bytes / 100 * TIGHT).saturating_sub(free_bytes);
+        let most = (total_bytes / 100 * u64::from(share)).min(sum.saturating_sub(missing));
+        let mut is_cut = false;
         while sum > most {
             sizes.sort_unstable_by_key(|(bytes, _)| *bytes);
             // A history that can't be shortened stays as it is.
             let Some((bytes, volume)) = sizes.pop() else { break };
             if let Some(left) = self.shorten(&volume)? {
                 sum = sum - bytes + left;
+                is_cut = true;
                 sizes.push((left, volume));
             }
+        }
+        if is_cut && btrfs::is_btrfs(&self.layout.histories()) {
+            // Before the next look, which would take from others what is about to be free.
+            btrfs::commit(&self.layout.histories()).map_err(EngineError::io("freeing history"))?;
         }
         Ok(())
     }
@@ -54,24 +64,43 @@ impl History {
         for entry in fs::read_dir(&histories).map_err(reading())? {
             let name = entry.map_err(reading())?.file_name();
             let volume = VolumeId::from_trusted(name.to_string_lossy());
-            let files = Kept::of(&self.layout.history(&volume))?.numbers()?.len() as u64;
-            sizes.push((files * Segment::USUAL.bytes * BYTES_OF_LOG, volume));
+            let kept = Kept::of(&self.layout.history(&volume))?;
+            sizes.push((Self::size(&kept, self.added_bytes(&volume))?, volume));
         }
         Ok(sizes)
     }
 
+    fn size(kept: &Kept, added_bytes: u64) -> Result<u64> {
+        let log_bytes = kept.numbers()?.len() as u64 * Segment::USUAL.bytes;
+        Ok((log_bytes * BYTES_OF_LOG).max(added_bytes))
+    }
+
+    /// What a volume's snapshots have added to the first one.
+    fn added_bytes(&self, volume: &VolumeId) -> u64 {
+        if let Some(bytes) = self.added.lock().get(volume) {
+            return *bytes;
+        }
+        let snapshots = Snapshots::of(&self.layout.history(volume)).list().unwrap_or_default();
+        let bytes = added_bytes(&snapshots);
+        self.added.lock().insert(volume.clone(), bytes);
+        bytes
+    }
+
     /// Lets a volume's history begin with its second snapshot, and tells its size;
-    /// none when it has no second one, or somebody else is at it.
+    /// none when it has no second one, or another process is at it.
     fn shorten(&self, volume: &VolumeId) -> Result<Option<u64>> {
         let entry = self.entry(volume);
-        let Some(mut known) = entry.try_lock() else { return Ok(None) };
+        // Whoever is looked at all the time is no better off than others.
+        let mut known = entry.lock();
         let Some(mut found) = self.open(volume)? else { return Ok(None) };
         let snapshots = found.snapshots.list()?;
         let [first, second, ..] = snapshots.as_slice() else { return Ok(None) };
         *known = None;
         found.forget_before(second.end().at)?;
         found.snapshots.remove(first.end().at)?;
-        Ok(Some(found.kept.numbers()?.len() as u64 * Segment::USUAL.bytes * BYTES_OF_LOG))
+        let added = added_bytes(snapshots.get(1..).unwrap_or_default());
+        self.added.lock().insert(volume.clone(), added);
+        Self::size(&found.kept, added).map(Some)
     }
 }
 
@@ -89,8 +118,8 @@ mod tests {
     const FILE: u64 = Segment::USUAL.bytes;
 
     /// A volume whose log was kept from the second file on, with snapshots where
-    /// these files begin.
-    fn make(layout: &Layout, volume: &VolumeId, files: u64, snapshots: &[u64]) {
+    /// these files begin, each of which has so much that the one before has not.
+    fn make(layout: &Layout, volume: &VolumeId, files: u64, snapshots: &[u64], added_bytes: u64) {
         let history = layout.history(volume);
         for directory in [layout.volume(volume), history.join("wal")] {
             fs::create_dir_all(directory).expect("a directory");
@@ -108,8 +137,10 @@ mod tests {
             let end = number * FILE;
             let snapshot = history.join("snapshots").join(format!("{end:016X}"));
             fs::create_dir_all(&snapshot).expect("a directory");
-            let facts = format!(r#"{{"taken_ms": {number}, "redo": {end}, "end": {end}, "previous": null}}"#);
-            fs::write(snapshot.join("snapshot.json"), facts).expect("a file");
+            let facts = serde_json::json!({
+                "taken_ms": number, "redo": end, "end": end, "previous": null, "added_bytes": added_bytes,
+            });
+            fs::write(snapshot.join("snapshot.json"), facts.to_string()).expect("a file");
         }
     }
 
@@ -127,8 +158,8 @@ mod tests {
         let home = tempfile::tempdir().expect("a directory");
         let layout = Layout::new(home.path(), "test");
         let [large, small] = ["vol_large", "vol_small"].map(VolumeId::from_trusted);
-        make(&layout, &large, 12, &[1, 5, 9]);
-        make(&layout, &small, 4, &[1, 3]);
+        make(&layout, &large, 12, &[1, 5, 9], 0);
+        make(&layout, &small, 4, &[1, 3], 0);
         let history = History::new(&layout);
         let all = || [left(&layout.history(&large)), left(&layout.history(&small))];
         let total = 100 * FILE;
@@ -136,6 +167,8 @@ mod tests {
         assert_eq!(all(), [(12, 12, 3, 1), (4, 4, 2, 1)]);
         history.keep_within(24, total, total).expect("cut");
         assert_eq!(all(), [(8, 8, 2, 5), (4, 4, 2, 1)], "the small one had no part in it");
+        history.keep_within(24, total, total / 10).expect("cut");
+        assert_eq!(all(), [(4, 4, 1, 9), (4, 4, 2, 1)], "what was missing for 15 of a hundred parts");
         history.keep_within(24, total, total / 10).expect("cut");
         assert_eq!(all(), [(4, 4, 1, 9), (2, 2, 1, 3)], "the newest snapshot of each");
         history.keep_within(24, total, total / 100).expect("removed");
@@ -145,5 +178,23 @@ mod tests {
         assert!(history.has_room());
         history.keep_within(0, total, total).expect("none");
         assert!(!history.has_room());
+    }
+
+    #[test]
+    fn a_history_is_cut_for_what_its_snapshots_hold_however_little_its_log_is() {
+        let home = tempfile::tempdir().expect("a directory");
+        let layout = Layout::new(home.path(), "test");
+        let [holding, writing] = ["vol_holding", "vol_writing"].map(VolumeId::from_trusted);
+        make(&layout, &holding, 3, &[1, 2, 3], 20 * FILE);
+        make(&layout, &writing, 8, &[1, 5], 8 * FILE);
+        let history = History::new(&layout);
+        let all = || [left(&layout.history(&holding)), left(&layout.history(&writing))];
+        let total = 100 * FILE;
+        history.keep_within(60, total, total).expect("enough");
+        assert_eq!(all(), [(3, 3, 3, 1), (8, 8, 2, 1)]);
+        history.keep_within(40, total, total).expect("cut");
+        assert_eq!(all(), [(2, 2, 2, 2), (8, 8, 2, 1)]);
+        history.keep_within(40, total, total / 10).expect("cut");
+        assert_eq!(all(), [(1, 1, 1, 3), (8, 8, 2, 1)], "also where there is little room");
     }
 }

@@ -100,6 +100,22 @@ impl Volume {
         Ok(())
     }
 
+    /// Counts anew what one that is going to stay has added, where the one before it is gone: what that had added may
+    /// be in it. One at a time.
+    pub(super) fn recount(&self, known: &mut Known, now_ms: i64) -> Result<()> {
+        let is_due = |pair: &[Facts]| match pair {
+            [before, facts] => {
+                now_ms - facts.snapshot().taken_ms >= HOUR_MS && !facts.is_counted_since(before.end().at)
+            }
+            _ => false,
+        };
+        let Some(index) = known.snapshots.windows(2).position(is_due) else { return Ok(()) };
+        if let Some([before, facts]) = known.snapshots.get_mut(index..index + 2) {
+            *facts = self.snapshots.recount(facts, before)?;
+        }
+        Ok(())
+    }
+
     /// Lets the window begin with the snapshot at this place. Marks go first: what
     /// is marked can be gone back to.
     pub(super) fn forget_before(&mut self, beginning: Lsn) -> Result<()> {
