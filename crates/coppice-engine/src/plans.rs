@@ -19,6 +19,8 @@ pub struct VolumePlan {
     /// A volume that much of what comes from a store may be like, which then shares its
     /// room.
     pub similar: Option<VolumeId>,
+    /// How much the branch may take, in bytes.
+    pub storage_bytes: u64,
 }
 
 /// What an upgrade came to.
@@ -58,6 +60,8 @@ pub struct BasePlan {
     pub source_instance: Option<InstanceId>,
     /// The volume itself, and those that it is a copy of, nearest first.
     pub lineage: Vec<VolumeId>,
+    /// How much its branch may take, in bytes.
+    pub storage_bytes: u64,
 }
 
 /// Where a new volume stands in the history of its source.

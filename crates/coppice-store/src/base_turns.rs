@@ -51,6 +51,8 @@ pub struct DueBase {
     /// The volume, and those that it is a copy of, nearest first; without those whose newest
     /// base is damaged.
     pub lineage: Vec<VolumeId>,
+    /// How much the branch may take, in bytes.
+    pub storage_bytes: u64,
 }
 
 #[derive(FromRow)]
@@ -62,6 +64,7 @@ struct DueRow {
     name: Option<String>,
     checkpoint: Option<String>,
     lineage: Vec<String>,
+    storage_gib: i32,
 }
 
 impl Store {
@@ -92,7 +95,8 @@ impl Store {
                           where not exists (select from bases d where d.volume_id = line.id and d.damage <> ''
                                             and not exists (select from bases later where later.volume_id = d.volume_id
                                                             and later.taken_at > d.taken_at))
-                          order by depth) as lineage
+                          order by depth) as lineage,
+                    (select storage_gib from branches where id = next.branch) as storage_gib
              from next join instances i on i.branch_id = next.branch and i.role = 'primary'
              order by {IN_TURN}",
             next = holder_turns("base", DUE)
@@ -117,6 +121,7 @@ impl Store {
             instance: InstanceId::from_trusted(row.instance),
             newest: row.name.map(|name| (name, row.checkpoint)),
             lineage: row.lineage.into_iter().map(VolumeId::from_trusted).collect(),
+            storage_bytes: u64::from(row.storage_gib.unsigned_abs()) << 30,
         });
         Ok(due.collect())
     }

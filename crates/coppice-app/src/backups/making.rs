@@ -131,6 +131,7 @@ impl Backups {
             volume: due.volume.clone(),
             source_instance: Some(due.instance.clone()),
             lineage: due.lineage.clone(),
+            storage_bytes: due.storage_bytes,
         };
         let written = self.engine.back_up(&plan).await?;
         failpoint!("base.written");

@@ -109,7 +109,8 @@ impl Reconciler {
             (None, Some(parent), Some(moment)) => VolumeSource::Moment(parent, moment),
         };
         let (source_instance, similar) = (volume.parent_instance.clone(), volume.parent.clone());
-        VolumePlan { label, source, source_instance, similar }
+        let storage_bytes = u64::from(work.branch.spec.storage_gib) << 30;
+        VolumePlan { label, source, source_instance, similar, storage_bytes }
     }
 
     /// Keeps older claims from a volume, if it is there: or a process that gave up waiting for a

@@ -120,7 +120,7 @@ fn make_data(stored: &StoredBase, data: &UntrustedPath, scratch: &Path) -> Resul
     let above = UntrustedPath::new(scratch, "").require().map_err(action())?;
     above.make_directory(DATA).map_err(action())?;
     let pace = Pace::default();
-    stored.restore_into(data, None, &pace)?;
+    stored.restore_into(data, &pace)?;
     let top = data.require().map_err(action())?;
     for name in LEFT_BEHIND.iter().chain(FILES.iter().map(|(name, _)| name)) {
         top.unlink(&CString::new(*name).map_err(|error| action()(error.into()))?).map_err(action())?;

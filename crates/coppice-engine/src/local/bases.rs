@@ -20,10 +20,13 @@ use rustix::fs::{FileType, Stat};
 use tokio::runtime::Handle;
 
 use super::LocalEngine;
+use super::base_room::{Room, require_length};
 use super::blocking::blocking;
 use super::history::append_log;
 use super::pace::{GivesUp, Pace};
+use super::taken::{ENTRIES_MAX, LEVELS_MAX};
 use super::untrusted::{UntrustedDir, UntrustedPath};
+use super::volumes::Volumes;
 use crate::{BasePlan, EngineError, Result, VolumePlan};
 
 /// A relation's data is in files of this size at most (PostgreSQL manual, section 73.1).
@@ -85,39 +88,59 @@ impl StoredBase {
         self.manifest.bytes() + log.sum::<u64>()
     }
 
-    /// Puts it into an empty directory, unless it is given up; what is as in the data of a
-    /// similar volume shares its room. Tells where its log ends, if it has one. Blocks.
-    pub(super) fn put_into(
+    /// Puts it into an empty directory of a volume, unless it is given up, or there is no room
+    /// for it; what is as in the data of a similar volume shares its room. Blocks.
+    fn put_into(
         &self,
         data: &UntrustedPath,
         similar: Option<UntrustedDir>,
         pace: &Pace,
-    ) -> Result<Option<Lsn>> {
-        self.restore_into(data, similar, pace)?;
-        self.append_log_to(data, pace)
+        volumes: Arc<Volumes>,
+    ) -> Result<()> {
+        let base_bytes = self.manifest.bytes();
+        let shared_bytes = if similar.is_some() { base_bytes } else { 0 };
+        let mut room = Some(Room::find(volumes, self.bytes().saturating_sub(shared_bytes))?);
+        self.restore_with(data, similar, pace, &mut room)?;
+        self.append_log_with(data, pace, &mut room).map(drop)
     }
 
-    /// The first half of [`put_into`](Self::put_into): the base alone.
-    pub(super) fn restore_into(
+    /// Puts the base alone into an empty directory for which there is room, unless it is given up. Blocks.
+    pub(super) fn restore_into(&self, data: &UntrustedPath, pace: &Pace) -> Result<()> {
+        self.restore_with(data, None, pace, &mut None)
+    }
+
+    /// Puts the log behind it there. Tells where that ends, if there is one. Blocks.
+    pub(super) fn append_log_to(&self, data: &UntrustedPath, pace: &Pace) -> Result<Option<Lsn>> {
+        self.append_log_with(data, pace, &mut None)
+    }
+
+    fn restore_with(
         &self,
         data: &UntrustedPath,
         similar: Option<UntrustedDir>,
         pace: &Pace,
+        room: &mut Option<Room>,
     ) -> Result<()> {
         let top = data.require().map_err(EngineError::io("opening a new volume"))?;
-        Ok(self.archive.restore(&self.manifest, &mut Restored { top, similar, pace })?)
+        Ok(self.archive.restore(&self.manifest, &mut Restored { top, similar, pace, room })?)
     }
 
-    /// The second half: the log behind it.
-    pub(super) fn append_log_to(&self, data: &UntrustedPath, pace: &Pace) -> Result<Option<Lsn>> {
+    fn append_log_with(
+        &self,
+        data: &UntrustedPath,
+        pace: &Pace,
+        room: &mut Option<Room>,
+    ) -> Result<Option<Lsn>> {
         let Some(end) = self.manifest.facts().log_end else { return Ok(None) };
-        let read = |piece: &LogPiece| {
+        let mut read = |piece: &LogPiece| {
             let bytes = self.runtime.block_on(self.archive.get_log(piece))?;
-            pace.after(bytes.len()).map_err(EngineError::io("reading the log from the store"))?;
+            let reading = || EngineError::io("reading the log from the store");
+            pace.after(bytes.len()).map_err(reading())?;
+            room.as_mut().map_or(Ok(()), |room| room.wrote(bytes.len())).map_err(reading())?;
             Ok((piece.start, bytes))
         };
         let until = self.until.map(|time| time.timestamp_millis());
-        append_log(data, self.major, end, until, &mut self.pieces.iter().map(read)).map(Some)
+        append_log(data, self.major, end, until, &mut self.pieces.iter().map(&mut read)).map(Some)
     }
 }
 
@@ -144,12 +167,13 @@ impl LocalEngine {
         let label = label.ok_or_else(|| EngineError::NoVolume(plan.volume.clone()))?;
         let label = serde_json::to_string(&label).map_err(|error| EngineError::Other(error.to_string()))?;
         let taken_ms = archive.next_time(&plan.volume, Utc::now()).await?.timestamp_millis();
-        let volume = plan.volume.clone();
+        let (volume, storage_bytes) = (plan.volume.clone(), plan.storage_bytes);
         let read = move |data: &UntrustedPath, log_end: Option<Lsn>| {
             failpoint!("base.frozen");
+            let top = data.require().map_err(EngineError::io("opening a copy"))?;
+            require_length(top.size(ENTRIES_MAX, LEVELS_MAX), storage_bytes)?;
             let facts = BaseFacts { volume, taken_ms, log_end, label };
             let mut writer = BaseWriter::begin(archive, facts, previous)?;
-            let top = data.require().map_err(EngineError::io("opening a copy"))?;
             add(&mut writer, &top, &mut vec![], 0)?;
             failpoint!("base.read");
             Ok(writer.finish()?)
@@ -166,14 +190,16 @@ impl LocalEngine {
         until: Option<DateTime<Utc>>,
     ) -> Result<()> {
         let base = self.find_base(base, plan.label.version, until).await?;
+        require_length(base.manifest.bytes(), plan.storage_bytes)?;
         let (volumes, label) = (self.volumes.clone(), plan.label.clone());
         let similar = plan.similar.as_ref().map(|volume| volumes.data_dir(volume));
         let gives_up = GivesUp::default();
         let pace = gives_up.hasty();
+        let room = volumes.clone();
         let put = move |data: &UntrustedPath| {
             // Without it there is nothing to share.
             let similar = similar.as_ref().and_then(|data| data.open().ok().flatten());
-            base.put_into(data, similar, &pace).map(drop)
+            base.put_into(data, similar, &pace, room.clone())
         };
         blocking(move || volumes.create(&label, &mut |data| put(data))).await
     }
@@ -254,6 +280,8 @@ struct Restored<'a> {
     top: UntrustedDir,
     similar: Option<UntrustedDir>,
     pace: &'a Pace,
+    /// None where somebody else saw to it.
+    room: &'a mut Option<Room>,
 }
 
 impl Restored<'_> {
@@ -313,6 +341,7 @@ impl Target for Restored<'_> {
     }
 
     fn wrote(&mut self, file: &File, bytes: usize) -> io::Result<()> {
-        self.pace.wrote(file, bytes)
+        self.pace.wrote(file, bytes)?;
+        self.room.as_mut().map_or(Ok(()), |room| room.wrote(bytes))
     }
 }

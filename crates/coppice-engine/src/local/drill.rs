@@ -201,7 +201,11 @@ impl LocalEngine {
             let _within = runtime.enter();
             // Of this thread alone, on Linux.
             let _ = rustix::process::nice(NICE);
-            let _ = tell.send(volumes.fill_drill(|data| base.put_into(data, None, &pace)));
+            let restored = volumes.fill_drill(|data| {
+                base.restore_into(data, &pace)?;
+                base.append_log_to(data, &pace)
+            });
+            let _ = tell.send(restored);
         };
         let thread = std::thread::Builder::new().name(DRILL.to_owned());
         thread.spawn(work).map_err(EngineError::io("beginning a drill"))?;

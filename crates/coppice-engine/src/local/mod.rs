@@ -6,6 +6,7 @@
 //! ([`installation`]), images, metastore, volumes, branches.
 
 mod barman;
+mod base_room;
 mod bases;
 mod blockers;
 mod blocking;

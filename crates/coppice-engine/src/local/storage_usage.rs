@@ -60,6 +60,11 @@ impl StorageUsage {
         Self { total_bytes, free_bytes: data_bytes.min(for_metadata), for_metadata }
     }
 
+    /// The same with so much free.
+    pub(super) fn with_free(self, free_bytes: u64) -> Self {
+        Self { free_bytes, ..self }
+    }
+
     /// Whether there is so little left that what nobody needs has to go: less
     /// than a twentieth, or than 2 GiB of a large one; of room for metadata less than
     /// a hundredth, or 256 MiB. A pool that can grow does so long before.

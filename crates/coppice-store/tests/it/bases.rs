@@ -320,6 +320,7 @@ async fn a_holder_with_many_branches_keeps_no_other_from_their_first_base() {
         let besides: Vec<_> = besides.iter().copied().map(VolumeId::from_trusted).collect();
         let host = HostId::from_trusted("h");
         let due = store.base_due(&host, Duration::ZERO, &room(busy), &besides).await.unwrap();
+        assert!(due.iter().all(|due| due.storage_bytes == 1 << 30), "{due:?}");
         let mut holders: Vec<_> = due.iter().map(|due| due.holder.as_str().to_owned()).collect();
         holders.sort_unstable();
         holders

@@ -36,7 +36,11 @@ impl Volumes {
         let flusher = Flusher::open(&staged)?;
         let data = self.make_data_dir(&staged)?;
         failpoint!("volume.create.before_fill");
-        fill(&data)?;
+        if let Err(error) = fill(&data) {
+            // Nobody may come to try again.
+            removal::delete_tree(&staged)?;
+            return Err(error);
+        }
         failpoint!("volume.create.after_fill");
         if let Some(account) = self.owner() {
             clone::give_to(data.host_path(), account)

@@ -326,6 +326,20 @@ impl Volumes {
         Ok(self.usage()?.free_bytes.saturating_add(growable))
     }
 
+    /// Has all that was written be on the disk, and the pool grow when it is short of room
+    /// by that; tells what is left.
+    ///
+    /// # Errors
+    /// When the file system can't be asked, or growing fails.
+    pub(in crate::local) fn settle(&self) -> Result<StorageUsage> {
+        let volumes = self.layout.volumes();
+        if btrfs::is_btrfs(&volumes) {
+            btrfs::commit(&volumes).map_err(EngineError::io("writing volumes to the disk"))?;
+        }
+        self.pool.as_ref().map_or(Ok(()), Pool::maintain)?;
+        self.usage()
+    }
+
     /// To be called now and then: grows the pool when it is short of room and
     /// the host has some, and cuts histories where they take too much.
     ///
