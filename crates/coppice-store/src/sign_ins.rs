@@ -110,7 +110,8 @@ pub struct Attempts {
 
 impl Store {
     /// Keeps the hash of a new password. Every session of the user ends but
-    /// the `renewed` one. False when there is no such user, or their password is not `old`.
+    /// the `renewed` one. False when there is no such user, their password is not `old`, or
+    /// the `renewed` session has ended.
     pub async fn user_set_password(
         &self,
         id: &UserId,
@@ -133,6 +134,11 @@ impl Store {
         .execute(&mut *tx)
         .await?;
         if done.rows_affected() == 0 {
+            return Ok(false);
+        }
+        if let Some(Renewed { old, .. }) = renewed
+            && !self.browser_session_lives_in_tx(&mut tx, id, old).await?
+        {
             return Ok(false);
         }
         self.user_end_sessions_in_tx(&mut tx, id, renewed).await?;
@@ -213,8 +219,10 @@ impl Store {
         id_hash: &str,
     ) -> Result<bool> {
         self.user_hold_in_tx(tx, user).await?;
-        let query = sqlx::query_scalar("select exists (select from browser_sessions where id_hash = $1)");
-        Ok(query.bind(id_hash).fetch_one(&mut **tx).await?)
+        let query = sqlx::query_scalar(
+            "select exists (select from browser_sessions where id_hash = $1 and user_id = $2)",
+        );
+        Ok(query.bind(id_hash).bind(user.as_str()).fetch_one(&mut **tx).await?)
     }
 
     /// The session of a browser, unless it has ended, was not used for `idle`,

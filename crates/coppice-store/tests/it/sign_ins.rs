@@ -163,6 +163,22 @@ async fn a_new_password_leaves_one_session_under_another_secret() {
     assert!(sign_in(&store, "elsewhere", Some("old")).await && sign_in(&store, "here", Some("old")).await);
     sqlx::raw_sql("update browser_sessions set signed_in_at = now() - interval '1 hour'")
         .execute(&mut sql)
+#[tokio::test(flavor = "multi_thread")]
+async fn a_session_that_has_ended_meanwhile_sets_no_password() {
+    let server = Postgres::shared();
+    let (store, mut sql) = with_user(&server.database().await, true).await;
+    sqlx::raw_sql("update users set password = null").execute(&mut sql).await.unwrap();
+    assert!(sign_in(&store, "ended", None).await && sign_in(&store, "own", None).await);
+    store.browser_session_end("ended").await.unwrap();
+    let set = async |old| {
+        let renewed = Renewed { old, new: "anew" };
+        store.user_set_password(&user(), "new", OldPassword::Exactly(None), Some(renewed)).await.unwrap()
+    };
+    assert!(!set("ended").await);
+    assert_eq!(rows(&mut sql, "browser_sessions").await, 1, "nothing was ended");
+    assert!(set("own").await);
+}
+
         .await
         .unwrap();
     let mut tx = store.begin().await.unwrap();
