@@ -136,7 +136,14 @@ fn a_password_alone_lets_nobody_in_who_has_a_second_factor() {
     let page = owner.get(&next);
     assert!(page.header("content-security-policy").ends_with("form-action 'self' https://spa.example.com"));
     let next = owner.submit(&page, &[("code", &phone.shows_anew(&http))]).location().to_owned();
-    assert!(!owner.get(&next).parameter('?', "code").is_empty(), "and goes on where they wanted to");
+    let page = owner.get(&next);
+    assert_eq!(
+        page.title(),
+        "Allow spa to use your account?",
+        "what was allowed by a password alone has ended"
+    );
+    let allowed = owner.submit(&page, &[("answer", "allow")]);
+    assert!(!allowed.parameter('?', "code").is_empty(), "and goes on where they wanted to");
     let tokens = tokens_of_spa(&http, &mut owner, "openid *");
     for token in ["access_token", "id_token"] {
         let claims = claims(tokens[token].as_str().expect("a token"));

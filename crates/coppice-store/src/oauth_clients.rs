@@ -116,8 +116,9 @@ impl Store {
     }
 
     /// Keeps what a person allows a client at this place from now on.
-    pub async fn consent_grant(
+    pub async fn consent_grant_in_tx(
         &self,
+        tx: &mut Tx,
         user: &UserId,
         client_id: &str,
         redirect_uri: &str,
@@ -132,7 +133,7 @@ impl Store {
         .bind(client_id)
         .bind(redirect_uri)
         .bind(scopes)
-        .execute(&self.pool)
+        .execute(&mut **tx)
         .await?;
         Ok(())
     }

@@ -123,7 +123,6 @@ impl Store {
             "delete from passkeys where user_id = $1",
             "delete from recovery_codes where user_id = $1",
             "delete from api_keys where user_id = $1",
-            "delete from consents where user_id = $1",
             "delete from sign_in_sources where user_id = $1",
         ] {
             sqlx::query(statement).bind(user.as_str()).execute(&mut **tx).await?;

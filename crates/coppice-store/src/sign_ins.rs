@@ -146,7 +146,8 @@ impl Store {
         Ok(true)
     }
 
-    /// Ends every session of a user but the `renewed` one, and every session of a client. The
+    /// Ends every session of a user but the `renewed` one, and every session of a client; clients
+    /// have to ask for leave anew, as whoever was signed in may have given it to one of theirs. The
     /// user's row has to be changed before: whoever signs in or redeems at the
     /// same time holds that row, so their session is either seen here, or it is
     /// not begun.
@@ -161,6 +162,7 @@ impl Store {
             // What was allowed and not yet redeemed.
             "delete from authorization_codes where user_id = $1 and used_at is null",
             "delete from device_codes where user_id = $1",
+            "delete from consents where user_id = $1",
             "delete from half_sign_ins where user_id = $1",
             "delete from sign_in_links where user_id = $1",
         ] {

@@ -4,6 +4,7 @@ use axum::extract::{Extension, State};
 use axum::response::Response;
 use coppice_app::BrowserSession;
 use coppice_app::{App, Authorization};
+use coppice_core::Error;
 use coppice_oauth::authorize::{AuthorizationRefusal, AuthorizationStep, after_sign_in};
 use coppice_oauth::client::Trust;
 use coppice_oauth::params::Params;
@@ -75,7 +76,9 @@ async fn handle(
         (AuthorizationStep::AskConsent, Some(session)) => {
             Ok(ask(browser, realm, &authorization, params, session))
         }
-        (AuthorizationStep::Answer, Some(session)) => answer(app, realm, &authorization, session).await,
+        (AuthorizationStep::Answer, Some(session)) => {
+            Ok(answered(app.identity.answer_authorization(&realm.realm, &authorization, session).await))
+        }
         (AuthorizationStep::SignIn, _) | (_, None) => {
             let next = format!("{}?{}", realm.authorize_path(), after_sign_in(params).encode());
             Ok(sign_in::page(app, browser, &next, "", None).await)
@@ -83,15 +86,10 @@ async fn handle(
     }
 }
 
-async fn answer(
-    app: &App,
-    realm: &KnownRealm,
-    authorization: &Authorization,
-    session: &BrowserSession,
-) -> Result<Response, Response> {
-    match app.identity.answer_authorization(&realm.realm, authorization, session).await {
-        Ok(url) => Ok(redirect(&url)),
-        Err(failed) => Err(error::page(&failed)),
+fn answered(answer: Result<String, Error>) -> Response {
+    match answer {
+        Ok(url) => redirect(&url),
+        Err(failed) => error::page(&failed),
     }
 }
 
@@ -145,11 +143,11 @@ async fn decide(app: &App, browser: &Browser, form: &Params) -> Result<Response,
         (AuthorizationStep::AskConsent | AuthorizationStep::Answer, Some(session))
             if form.get(ANSWER_FIELD) == Some("allow") =>
         {
-            app.identity
-                .note_consent(&authorization, session, &browser.origin)
-                .await
-                .map_err(|failed| error::page(&failed))?;
-            answer(app, &realm, &authorization, session).await
+            let allowed = app
+                .identity
+                .allow_authorization(&realm.realm, &authorization, session, &browser.origin)
+                .await;
+            Ok(answered(allowed))
         }
         (AuthorizationStep::AskConsent | AuthorizationStep::Answer, Some(_)) => {
             let denied = OAuthError::new(OAuthErrorCode::AccessDenied, "the person said no");

@@ -1,9 +1,12 @@
 //! What people at a browser are asked for anew, and whoever finds it signed in does not get round.
 
-use coppice_test_support::Answer;
+use coppice_core::UserId;
+use coppice_oauth::params::Params;
+use coppice_store::OldPassword;
+use coppice_test_support::{Answer, text_of};
 use serde_json::{Value, json};
 
-use crate::http::Http;
+use crate::http::{Http, Paying};
 use crate::shared;
 use crate::sign_in_links::field;
 
@@ -157,4 +160,51 @@ fn nobody_is_let_in_without_a_second_factor(http: &Http, browser: &str, fresh: &
     is_asked(&by_door(http, browser, "PUT", &path, &asks(false)));
     by_door(http, browser, "PUT", &path, &asks(true)).expect(200);
     http.as_key(fresh, "PUT", &path, Some(&asks(false))).expect(200);
+}
+
+/// What a client that registered itself asks of this browser.
+fn asked_by_client(http: &Http, browser: &str, prompt: &str) -> Answer {
+    let request = format!(
+        "/oauth/authorize?client_id=dyn_editor&redirect_uri=https%3A%2F%2Feditor.example%2Fcb&response_type=code\
+         &code_challenge={CHALLENGE}&code_challenge_method=S256&prompt={prompt}"
+    );
+    http.anonymous("GET", &request, &[HOST, ("cookie", browser)])
+}
+
+fn allows(http: &Http, browser: &str) {
+    let page = asked_by_client(http, browser, "consent").text();
+    let fields = ["csrf", "request", "realm"].iter().fold(Params::default(), |fields, name| {
+        fields.with(name, &field(&page, name).replace("&#38;", "&").replace("&amp;", "&"))
+    });
+    let headers = [HOST, FORM, ("cookie", browser)];
+    let body = fields.with("answer", "allow").encode();
+    let answer = http.send_text("POST", "/oauth/consent", &headers, &body);
+    assert!(answer.header("location").starts_with("https://editor.example/cb?code="), "{}", answer.text());
+}
+
+#[test]
+fn a_client_that_is_let_in_by_a_browser_that_was_found_is_not_let_in_unasked_later() {
+    let http = Http::start(Paying::default());
+    http.metastore(
+        "insert into oauth_clients (id, name, redirect_uris)
+         values ('dyn_editor', 'An editor', '{https://editor.example/cb}')",
+    );
+    let is_let_in = |browser: &str| {
+        let answer = asked_by_client(&http, browser, "none");
+        assert!([303, 400].contains(&answer.status), "{}", answer.text());
+        answer.status == 303
+    };
+    let found = signed_in(&http);
+    http.metastore("update browser_sessions set signed_in_at = now() - interval '1 hour'");
+    allows(&http, &found);
+    let own = signed_in(&http);
+    assert!(!is_let_in(&found) && !is_let_in(&own));
+    allows(&http, &own);
+    assert!(is_let_in(&own), "who just showed who they are is asked once");
+
+    let user = UserId::from_trusted(text_of(&http.get("/user").expect(200)["id"]));
+    http.operate(async |store, _| {
+        assert!(store.user_set_password(&user, "new", OldPassword::Any, None).await.expect("it answers"));
+    });
+    assert!(!is_let_in(&signed_in(&http)), "a new password ends what was begun before");
 }

@@ -148,7 +148,7 @@ fn config(control_plane: &ControlPlane, paying: Paying) -> AppConfig {
         identity: IdentityConfig {
             issuers: Issuers::new(URL, &[]).expect("a realm"),
             clients: vec![Client::console(URL)],
-            dynamic_clients: false,
+            dynamic_clients: true,
             own_redirect_uris: vec![],
             algorithm: SigningAlgorithm::Rs256,
             signing_key_days: 90,

@@ -87,21 +87,21 @@ impl Identity {
         Ok(given.is_some_and(|given| Scopes::from_trusted(given).covers(&request.scopes)))
     }
 
-    /// Remembers that the person allowed it.
-    pub async fn note_consent(
+    /// Makes the answer that the person allows, and remembers that they do if they just showed who
+    /// they are: whoever finds a browser signed in must not be able to leave a client in it that is
+    /// asked nothing when its owner comes back.
+    pub async fn allow_authorization(
         &self,
+        realm: &Realm,
         authorization: &Authorization,
         session: &BrowserSession,
         origin: &RequestOrigin,
-    ) -> Result<(), Error> {
-        let Authorization { client, request } = authorization;
-        let place = &request.destination.redirect_uri;
-        if client.remembers_consent(place) {
-            self.store.consent_grant(&session.user, &client.id, place, request.scopes.words()).await?;
-        }
+    ) -> Result<String, Error> {
+        let is_remembered = self.was_just_asked(session);
+        let answer = self.answer(realm, authorization, session, is_remembered).await?;
         let event = AccountEvent::new(AccountEventKind::ClientAllowed, &session.user, origin);
-        self.audit.note_account(&event.about(&client.id)).await;
-        Ok(())
+        self.audit.note_account(&event.about(&authorization.client.id)).await;
+        Ok(answer)
     }
 
     /// Makes the answer that was asked for; returns where to send the browser.
@@ -110,6 +110,16 @@ impl Identity {
         realm: &Realm,
         authorization: &Authorization,
         session: &BrowserSession,
+    ) -> Result<String, Error> {
+        self.answer(realm, authorization, session, false).await
+    }
+
+    async fn answer(
+        &self,
+        realm: &Realm,
+        authorization: &Authorization,
+        session: &BrowserSession,
+        is_remembered: bool,
     ) -> Result<String, Error> {
         let Authorization { client, request } = authorization;
         match request.response_type {
@@ -131,14 +141,30 @@ impl Identity {
                     is_stale: !self.was_just_asked(session),
                     expires_at: now + CODE_LIFETIME,
                 };
-                let mut tx = self.store.begin().await?;
-                self.check_goes_on(&mut tx, session).await?;
+                let mut tx = self.begin_answer(authorization, session, is_remembered).await?;
                 self.store.code_insert_in_tx(&mut tx, &row).await?;
                 tx.commit().await?;
                 Ok(request.destination.url(&self.issuers().issuer(realm), &[("code", &code)]))
             }
-            ResponseType::Token => self.implicit(realm, authorization, session).await,
+            ResponseType::Token => self.implicit(realm, authorization, session, is_remembered).await,
         }
+    }
+
+    /// Begins to write an answer down: for a session that goes on, with the consent.
+    async fn begin_answer(
+        &self,
+        Authorization { client, request }: &Authorization,
+        session: &BrowserSession,
+        is_remembered: bool,
+    ) -> Result<Tx, Error> {
+        let mut tx = self.store.begin().await?;
+        self.check_goes_on(&mut tx, session).await?;
+        let place = &request.destination.redirect_uri;
+        if is_remembered && client.remembers_consent(place) {
+            let scopes = request.scopes.words();
+            self.store.consent_grant_in_tx(&mut tx, &session.user, &client.id, place, scopes).await?;
+        }
+        Ok(tx)
     }
 
     /// A token without a code: of a session that ends with it.
@@ -147,12 +173,12 @@ impl Identity {
         realm: &Realm,
         authorization: &Authorization,
         browser: &BrowserSession,
+        is_remembered: bool,
     ) -> Result<String, Error> {
         let Authorization { client, request } = authorization;
         let now = Utc::now();
         let id = SessionId::generate(now);
-        let mut tx = self.store.begin().await?;
-        self.check_goes_on(&mut tx, browser).await?;
+        let mut tx = self.begin_answer(authorization, browser, is_remembered).await?;
         let end = now + ACCESS_LIFETIME + SKEW;
         let new = NewSession {
             id: &id,

@@ -107,6 +107,13 @@ async fn set_password(store: &Store) -> bool {
     store.user_set_password(&user(), "new", OldPassword::Any, None).await.unwrap()
 }
 
+/// Keeps that the user allows a client something.
+async fn allow(store: &Store) {
+    let mut tx = store.begin().await.unwrap();
+    store.consent_grant_in_tx(&mut tx, &user(), "app", "https://app.example.com", &[]).await.unwrap();
+    tx.commit().await.unwrap();
+}
+
 async fn rows(sql: &mut PgConnection, table: &str) -> i64 {
     let query = format!("select count(*) from {table}");
     sqlx::query_scalar(sqlx::AssertSqlSafe(query)).fetch_one(sql).await.unwrap()
@@ -157,13 +164,6 @@ async fn who_knew_the_password_before_it_was_set_is_not_signed_in_after() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_new_password_leaves_one_session_under_another_secret() {
-    let server = Postgres::shared();
-    let (store, mut sql) = with_user(&server.database().await, true).await;
-    assert!(sign_in(&store, "elsewhere", Some("old")).await && sign_in(&store, "here", Some("old")).await);
-    sqlx::raw_sql("update browser_sessions set signed_in_at = now() - interval '1 hour'")
-        .execute(&mut sql)
-#[tokio::test(flavor = "multi_thread")]
 async fn a_session_that_has_ended_meanwhile_sets_no_password() {
     let server = Postgres::shared();
     let (store, mut sql) = with_user(&server.database().await, true).await;
@@ -179,12 +179,20 @@ async fn a_session_that_has_ended_meanwhile_sets_no_password() {
     assert!(set("own").await);
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_new_password_leaves_one_session_under_another_secret() {
+    let server = Postgres::shared();
+    let (store, mut sql) = with_user(&server.database().await, true).await;
+    assert!(sign_in(&store, "elsewhere", Some("old")).await && sign_in(&store, "here", Some("old")).await);
+    sqlx::raw_sql("update browser_sessions set signed_in_at = now() - interval '1 hour'")
+        .execute(&mut sql)
         .await
         .unwrap();
     let mut tx = store.begin().await.unwrap();
     assert!(begin_session(&store, &mut tx).await);
     tx.commit().await.unwrap();
     sqlx::raw_sql("update sessions set browser_session = 'here'").execute(&mut sql).await.unwrap();
+    allow(&store).await;
     let (old, renewed) = (OldPassword::Exactly(Some("old")), Renewed { old: "here", new: "anew" });
     assert!(store.user_set_password(&user(), "new", old, Some(renewed)).await.unwrap());
     let found = async |id_hash: &str| store.browser_session_find(id_hash, TimeDelta::hours(1)).await.unwrap();
@@ -193,6 +201,7 @@ async fn a_session_that_has_ended_meanwhile_sets_no_password() {
     let signed_in_at = found("anew").await.expect("it goes on").signed_in_at;
     assert!(Utc::now() - signed_in_at > TimeDelta::minutes(59), "nothing else was shown anew");
     assert_eq!(rows(&mut sql, "sessions").await, 0, "nor does a client of it go on");
+    assert_eq!(rows(&mut sql, "consents").await, 0, "nor is one let in that somebody left there");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -406,7 +415,7 @@ async fn who_takes_an_account_is_told_what_let_somebody_in_and_is_let_in_by_thei
     let mut tx = store.begin().await.unwrap();
     assert!(begin_session(&store, &mut tx).await);
     tx.commit().await.unwrap();
-    store.consent_grant(&user(), "app", "https://app.example.com", &[]).await.unwrap();
+    allow(&store).await;
     store.sign_in_source_note(&user(), "theirs").await.unwrap();
     sqlx::raw_sql(
         "insert into api_keys (id, user_id, name, preview, hash, scopes, projects, branches)
