@@ -16,7 +16,7 @@ use axum::response::Response;
 use coppice_app::{App, Credential};
 use coppice_core::target::RawTarget;
 use coppice_core::{Error, ErrorCode, Result, network};
-use coppice_turns::{Behalf, Name, Turn, Turns};
+use coppice_turns::{Behalf, Name, PartedTurns, Turn, Turns};
 
 use crate::client_address::client_address;
 use crate::metrics;
@@ -24,9 +24,11 @@ use crate::proof::Proof;
 
 /// Requests of one credential, or of a stranger's address, that are in progress at once, …
 const AT_ONCE: usize = 64;
-/// … and of all credentials of one holder: whoever may little has no more than a part of that.
+/// … and of all credentials of one person, and of all persons of one holder: whoever may little has no more
+/// than a part of that.
 const OF_HOLDER_AT_ONCE: usize = 256;
-/// Those that wait for it; more are refused.
+/// Those that wait for it; more are refused. Nobody is refused for what others ask, so who shares with others what a
+/// holder may have only waits for them.
 const WAITING_MAX: usize = 448;
 /// Seconds after which one that was refused may find a place.
 const RETRY_SECONDS: u32 = 1;
@@ -45,8 +47,10 @@ pub(crate) struct Progress {
     strangers: Turns<IpAddr>,
     /// By what is shown as a credential.
     shown: Turns<u64>,
-    /// By whoever answers for what is asked.
-    holders: Turns<Name>,
+    /// By who asks, …
+    persons: Turns<Name>,
+    /// … and by whoever answers for what is asked.
+    holders: PartedTurns<Name>,
 }
 
 /// Says for whom a request is, as far as that is known from where it comes.
@@ -66,7 +70,8 @@ pub(crate) async fn report<T>(work: impl Future<Output = T>) -> T {
 impl Progress {
     pub(crate) fn new() -> Self {
         let (strangers, shown) = (Turns::of_each(AT_ONCE), Turns::of_each(AT_ONCE));
-        Self { strangers, shown, holders: Turns::of_each(OF_HOLDER_AT_ONCE) }
+        let (persons, holders) = (Turns::of_each(OF_HOLDER_AT_ONCE), PartedTurns::of_each(OF_HOLDER_AT_ONCE));
+        Self { strangers, shown, persons, holders }
     }
 
     /// Check 3, and lets the request in when it is its turn.
@@ -85,18 +90,24 @@ impl Progress {
         let credential = app.callers.authenticate(Some(proof.presented()), target).await?;
         drop(stranger);
         let holder: Name = credential.holder().as_str().into();
-        let turn = turn(&self.holders, &holder).await?;
-        behalf.begin(holder, (shown, turn));
+        let person: Name = credential.person().as_str().into();
+        let turns = self.enter(&holder, &person).await?;
+        behalf.begin(holder, person, (shown, turns));
         Ok(credential)
     }
 
     /// Lets in once more who has stepped aside.
     pub(crate) async fn enter_again(&self, behalf: &Behalf, shown: u64) -> Result<()> {
         let shown = turn(&self.shown, &shown).await?;
-        let holder = behalf.name();
-        let turn = turn(&self.holders, &holder).await?;
-        behalf.begin(holder, (shown, turn));
+        let (holder, person) = (behalf.name(), behalf.part());
+        let turns = self.enter(&holder, &person).await?;
+        behalf.begin(holder, person, (shown, turns));
         Ok(())
+    }
+
+    async fn enter(&self, holder: &Name, person: &Name) -> Result<(Turn<Name>, Turn<Name>)> {
+        let own = turn(&self.persons, person).await?;
+        Ok((own, self.holders.take(holder, person).await))
     }
 
     /// Lets in what says only by its body who sends it.

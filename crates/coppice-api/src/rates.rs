@@ -39,7 +39,7 @@ impl RateState {
 pub(crate) struct Rates {
     credentials: Limiter<CredentialId>,
     refused: Limiter<CredentialId>,
-    /// By who answers for it: credentials are as many as an organization likes, and organizations as many as a person
+    /// By who makes them: credentials are as many as an organization likes, and organizations as many as a person
     /// may own.
     changes: Limiter<Holder>,
     changes_of_credential: Limiter<CredentialId>,
@@ -85,7 +85,7 @@ impl Rates {
         self.admit(&self.refused, credential).inspect_err(|_| metrics::rate_limited("credential"))
     }
 
-    /// Counts a change that somebody answers for, also one that is refused. The headers of its answer are
+    /// Counts a change that somebody makes, also one that is refused. The headers of its answer are
     /// about requests.
     pub(crate) fn admit_change(&self, of: &Holder, by: &CredentialId) -> Result<()> {
         let of_credential = self.changes_of_credential.check_key(by).map(drop);

@@ -181,7 +181,7 @@ impl Call {
             self.rates.admit_refused(&credential.caller.credential)?;
         }
         if is_refused || (operation.is_write && !operation.runs_sql) {
-            self.rates.admit_change(credential.holder(), &credential.caller.credential)?;
+            self.rates.admit_change(&credential.person(), &credential.caller.credential)?;
         }
         let line = app.audit.begin(credential, operation, target, &self.origin).await?;
         context::audit_notes(|notes| notes.begin(line));

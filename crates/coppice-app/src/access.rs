@@ -1,10 +1,10 @@
 //! A caller, and what it may do where.
 
-use coppice_core::access::{Caller, Scope, check_role, check_scope};
+use coppice_core::access::{Caller, Principal, Scope, check_role, check_scope};
 use coppice_core::organization::{Holder, Organization, Role};
 use coppice_core::target::{InBranch, InOrganization};
 use coppice_core::{BranchId, Error, ErrorCode, OrganizationId, Result, UserId};
-use coppice_store::Membership;
+use coppice_store::{CredentialMatch, Membership};
 
 /// A caller whose credential is good, and what it is to the organization that
 /// the path names.
@@ -13,17 +13,34 @@ pub struct Credential {
     /// Who calls.
     pub caller: Caller,
     holder: Holder,
+    owner: Option<UserId>,
     pub(crate) membership: Option<Membership>,
 }
 
 impl Credential {
+    /// Of a user.
     pub(crate) fn new(caller: Caller, holder: Holder, membership: Option<Membership>) -> Self {
-        Self { caller, holder, membership }
+        Self { caller, holder, owner: None, membership }
+    }
+
+    /// Of a key, which an organization with this owner may have.
+    pub(crate) fn of_key(found: CredentialMatch) -> Self {
+        let CredentialMatch { caller, holder, owner, membership, .. } = found;
+        Self { caller, holder, owner, membership }
     }
 
     /// Who answers for what the caller does: the person, or who answers for the organization.
     pub fn holder(&self) -> &Holder {
         &self.holder
+    }
+
+    /// Who calls: the person, or who owns the organization. Guests answer together for what they do, and
+    /// each of them is one for what is refused to who asks for too much.
+    pub fn person(&self) -> Holder {
+        Holder::from_trusted(match (&self.caller.principal, &self.owner) {
+            (Principal::User(user), _) | (Principal::Organization(_), Some(user)) => user.as_str(),
+            (Principal::Organization(organization), None) => organization.as_str(),
+        })
     }
 
     /// Whether the caller belongs to the organization that the path names.

@@ -116,7 +116,7 @@ impl Callers {
         if let Some(key) = found.caller.credential.key() {
             self.key_uses.note(key);
         }
-        Ok(Credential::new(found.caller, found.holder, found.membership))
+        Ok(Credential::of_key(found))
     }
 
     /// Checks 5 to 11: may the caller do this there?

@@ -65,6 +65,8 @@ pub struct CredentialMatch {
     pub caller: Caller,
     /// Who answers for what the caller does.
     pub holder: Holder,
+    /// Who owns the organization whose key it is.
+    pub owner: Option<UserId>,
     /// Whether the user behind a user key is disabled.
     pub is_user_disabled: bool,
     /// What the caller is to the organization that was asked about; none when
@@ -78,6 +80,7 @@ struct KeyRow {
     user_id: Option<String>,
     key_organization: Option<String>,
     holder: String,
+    owner_id: Option<String>,
     scopes: Vec<String>,
     projects: Vec<String>,
     branches: Vec<String>,
@@ -99,6 +102,7 @@ impl Store {
         let query = sqlx::query(
             "select k.id as key_id, k.user_id, k.organization_id as key_organization,
                     coalesce(u.holder, holder_of(k.organization_id)) as holder,
+                    (select user_id from members where organization_id = k.organization_id and role = 'owner') as owner_id,
                     k.scopes, k.projects, k.branches, k.own_branches, k.branches_max, k.database_role, k.expiry,
                     coalesce(u.disabled, false) as disabled, o.id, o.name,
                     o.disabled_by_admin, o.billing_status, o.usage_tier, o.admin_reason, o.billing_reason,
@@ -207,7 +211,8 @@ fn credential_from(row: &PgRow) -> Result<CredentialMatch> {
     let credential = CredentialId::Key(ApiKeyId::from_trusted(key.key_id));
     let caller = Caller { principal, credential, grant, expiry: key.expiry, is_stale: false };
     let membership = member_from(row)?;
-    Ok(CredentialMatch { caller, holder, is_user_disabled: key.disabled, membership })
+    let owner = key.owner_id.map(UserId::from_trusted);
+    Ok(CredentialMatch { caller, holder, owner, is_user_disabled: key.disabled, membership })
 }
 
 /// The membership in a row; none for a caller who is no member.

@@ -22,6 +22,8 @@ pub struct Behalf(Mutex<Known>);
 
 struct Known {
     of: Name,
+    /// Who of those that it answers for.
+    part: Name,
     /// Whether the work was let in.
     has_begun: bool,
     /// What it has until it is done, or only waits.
@@ -50,7 +52,8 @@ impl Behalf {
     #[must_use]
     pub fn new(of: impl Into<Name>) -> Arc<Self> {
         let of = of.into();
-        Arc::new(Self(Mutex::new(Known { of, has_begun: false, held: vec![], at: vec![] })))
+        let part = of.clone();
+        Arc::new(Self(Mutex::new(Known { of, part, has_begun: false, held: vec![], at: vec![] })))
     }
 
     /// What the current task works for; none where that is nobody in particular.
@@ -76,16 +79,23 @@ impl Behalf {
         self.0.lock().of.clone()
     }
 
+    /// Who of those that it answers for, as far as that is known.
+    #[must_use]
+    pub fn part(&self) -> Name {
+        self.0.lock().part.clone()
+    }
+
     /// Whether its work was let in before.
     #[must_use]
     pub fn has_begun(&self) -> bool {
         self.0.lock().has_begun
     }
 
-    /// Lets its work in: it is known whose it is, and it has `held` until it is done or steps aside.
-    pub fn begin(&self, of: impl Into<Name>, held: impl Send + 'static) {
+    /// Lets its work in: it is known whose it is, and of which `part`, and it has `held` until it is done or
+    /// steps aside.
+    pub fn begin(&self, of: impl Into<Name>, part: impl Into<Name>, held: impl Send + 'static) {
         let mut known = self.0.lock();
-        known.of = of.into();
+        (known.of, known.part) = (of.into(), part.into());
         known.has_begun = true;
         known.held.push(Box::new(held));
     }

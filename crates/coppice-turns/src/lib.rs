@@ -7,6 +7,7 @@
 
 mod behalf;
 mod busy;
+mod parted;
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::Hash;
@@ -18,6 +19,7 @@ use tokio::task::JoinError;
 
 pub use behalf::{Behalf, Name, Shared, carried, step_aside};
 pub use busy::{Busy, Work};
+pub use parted::PartedTurns;
 
 /// Turns of owners, each named by a `K`.
 #[derive(Debug)]

@@ -23,6 +23,22 @@ async fn of_each_there_are_so_many_and_no_more() {
 }
 
 #[tokio::test]
+async fn parts_of_an_owner_share_what_it_may_have_and_none_has_more_by_asking_more() {
+    let turns = PartedTurns::of_each(2);
+    let mut held = vec![turns.take(&"one", &"greedy").await, turns.take(&"one", &"greedy").await];
+    let mut more: Taking<'_> = Box::pin(turns.take(&"one", &"greedy"));
+    let mut other: Taking<'_> = Box::pin(turns.take(&"one", &"modest"));
+    assert!(is_waiting(&mut more).await && is_waiting(&mut other).await);
+    drop(turns.take(&"another", &"greedy").await);
+    held.pop();
+    let Poll::Ready(turn) = poll!(&mut other) else { panic!("it has none, and the greedy one has one") };
+    assert!(is_waiting(&mut more).await);
+    drop((more, other, held, turn));
+    drop(turns.take(&"last", &"one").await);
+    assert_eq!(turns.owners(), 1, "who has none and waits for none is forgotten");
+}
+
+#[tokio::test]
 async fn who_asks_for_much_is_not_before_who_asks_for_little() {
     let turns = Turns::new(8, 8);
     let mut held = vec![];
@@ -185,7 +201,7 @@ async fn who_only_waits_lets_others_in() {
     let turns = Turns::of_each(1);
     let behalf = Behalf::new("unknown");
     assert!(!behalf.has_begun());
-    behalf.begin("one", turns.take(&"one").await);
+    behalf.begin("one", "part", turns.take(&"one").await);
     let mut second: Taking<'_> = Box::pin(turns.take(&"one"));
     assert!(is_waiting(&mut second).await);
     behalf.clone().within(async { step_aside() }).await;
