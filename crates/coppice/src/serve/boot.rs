@@ -1,6 +1,7 @@
 //! From a data directory to a platform that is ready to take clients.
 
 use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -116,8 +117,7 @@ pub(super) async fn boot(
     Ok(Platform { app, host, engine, reconciler, sessions, predecessors, lock })
 }
 
-/// Opens the store, if one is set. One that is out of reach is waited for beside
-/// everything else; one that is not ours is an error.
+/// Opens the store, if one is set.
 async fn open_store(
     config: &Config,
     key: &MasterKey,
@@ -126,15 +126,36 @@ async fn open_store(
     let Some(place) = config.store.clone() else { return Ok(None) };
     say!("store: {place}");
     let store = Connection::new(place, key.archive_key(), host.installation().installation.clone());
+    look_at_store(&store, &config.data_dir.join("store.used")).await?;
+    Ok(Some(Arc::new(store)))
+}
+
+/// Looks whether a store can be used. One that was set by mistake, and was never used (`used` names the last one that
+/// was), is an error; any other is waited for beside everything else, whatever is wrong with it. Who can write to it
+/// must not be able to keep everybody's branches from starting.
+async fn look_at_store(store: &Connection, used: &Path) -> anyhow::Result<()> {
+    let place = store.to_string();
     match tokio::time::timeout(STORE_PATIENCE, store.archive()).await {
-        Ok(Ok(_)) => {}
-        Ok(Err(error @ ArchiveError::Store { .. })) => {
-            tracing::warn!("nothing is backed up until the store answers: {}", error.chain());
+        Ok(Ok(_)) => write_durably(used, place.as_bytes(), 0o600).map_err(|error| chain(&error))?,
+        Ok(Err(error)) => {
+            let is_mistake = matches!(
+                error,
+                ArchiveError::Place(_)
+                    | ArchiveError::File { .. }
+                    | ArchiveError::NoStore
+                    | ArchiveError::WrongKey(_)
+                    | ArchiveError::UnknownFormat(_)
+                    | ArchiveError::OtherInstallation(_)
+            );
+            let was_used = std::fs::read(used).is_ok_and(|last| last == place.as_bytes());
+            if is_mistake && !was_used {
+                bail!("{}", error.chain());
+            }
+            tracing::warn!("nothing is backed up until the store can be used: {}", error.chain());
         }
-        Ok(Err(error)) => bail!("{}", error.chain()),
         Err(_) => tracing::warn!("nothing is backed up until the store answers: it has not yet"),
     }
-    Ok(Some(Arc::new(store)))
+    Ok(())
 }
 
 /// Opens the machine's engine; copies new PostgreSQL installations.
@@ -199,4 +220,40 @@ async fn connect_metastore(config: &Config, host: &HostEngine) -> anyhow::Result
     }
     write_durably(&bound, own.as_str().as_bytes(), 0o600).map_err(|error| chain(&error))?;
     Ok(store)
+}
+
+#[cfg(test)]
+mod tests {
+    use coppice_archive::{ArchiveKey, StorePlace};
+    use coppice_core::InstallationId;
+    use zeroize::Zeroizing;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn what_is_wrong_with_a_store_that_was_used_keeps_no_platform_from_starting() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let (place, used) = (directory.path().join("store"), directory.path().join("store.used"));
+        let look = async |key: u8| {
+            let place = StorePlace::Directory(place.clone());
+            let key = ArchiveKey::new(Zeroizing::new([key; 32]));
+            look_at_store(&Connection::new(place, key, InstallationId::from_trusted("ins_1")), &used).await
+        };
+        look(1).await.expect("it is new");
+        let other = look(2).await.map(drop);
+        other.expect("an operator may want the branches first");
+        let forged = place.join("owner").join(format!("{}-aa", u64::MAX));
+        std::fs::write(&forged, "").expect("written");
+        look(1).await.expect("whoever can write there keeps nothing from starting");
+        std::fs::write(place.join("coppice.json"), "junk").expect("written");
+        look(1).await.expect("nor by that");
+        std::fs::remove_file(&used).expect("removed");
+        look(1).await.expect("also where it was never used: it is no mistake of the operator's");
+        std::fs::remove_file(&forged).expect("removed");
+        std::fs::remove_file(place.join("coppice.json")).expect("removed");
+        look(1).await.expect("it is made anew");
+        std::fs::remove_file(&used).expect("removed");
+        let refused = look(2).await.expect_err("a mistake").to_string();
+        assert!(refused.contains("another key"), "{refused}");
+    }
 }
