@@ -1,9 +1,9 @@
 //! `coppice dump` and `coppice restore`.
 
 use std::fs::File;
-use std::io::{IsTerminal, Read, Write};
+use std::io::{BufRead, BufReader, IsTerminal, Read, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 
 use anyhow::{Context, bail};
 use clap::{Args, ValueEnum};
@@ -22,6 +22,10 @@ use crate::refusal::Refused;
 const PIECE_BYTES: usize = 256 << 10;
 /// Begins what pg_dump writes in its custom format.
 const CUSTOM: &[u8] = b"PGDMP";
+
+/// What of an input is looked at: whether it is a dump, and whether that is whole.
+const BEGIN_BYTES: u64 = 64;
+const END_BYTES: usize = 1024;
 
 /// Where client programs are looked for.
 #[derive(Args, Debug)]
@@ -166,8 +170,8 @@ pub(super) async fn restore(
         ),
     };
     let mut begin = vec![];
-    input.by_ref().take(CUSTOM.len() as u64).read_to_end(&mut begin)?;
-    let is_custom = begin == CUSTOM;
+    input.by_ref().take(BEGIN_BYTES).read_to_end(&mut begin)?;
+    let is_custom = begin.starts_with(CUSTOM);
     let place = client.branch(&arguments.target).await?;
     let major = major(client, &place).await?;
     let name = if is_custom { "pg_restore" } else { "psql" };
@@ -183,22 +187,102 @@ pub(super) async fn restore(
     } else if arguments.clean {
         bail!(Refused::mistake("SQL says itself what it drops: leave --clean out".to_owned()));
     } else {
-        command.args(["--no-psqlrc", "--quiet", "--single-transaction", "--set=ON_ERROR_STOP=on"]);
-        command.stdout(Stdio::null());
+        command.args(["--no-psqlrc", "--quiet", "--set=ON_ERROR_STOP=on"]);
+        // Not --single-transaction, which keeps what came of an input that ends too early.
+        command.args(["--command=begin", "--file=-"]);
+        command.stdout(Stdio::piped());
     }
     let spawned = command.args(&arguments.arguments).stdin(Stdio::piped()).spawn();
-    let mut child = spawned.with_context(|| format!("running {}", program.display()))?;
-    let mut to = child.stdin.take().context("a pipe to the program")?;
+    let child = spawned.with_context(|| format!("running {}", program.display()))?;
     let waiting = output::spinner(format!("restoring into {}", place.branch.name));
-    let copied = copy(begin.chain(input), &mut to, &waiting);
+    let fed = feed(child, &begin, input, &waiting);
+    waiting.finish_and_clear();
+    let (count, is_done) = fed?;
+    if !is_done {
+        bail!("{name} failed, so nothing was restored; what it said is above");
+    }
+    note!("restored {} into {}", bytes(count as f64), place.branch.name);
+    Ok(())
+}
+
+/// Gives a program all of its input, which begins with `begin`, and to psql in the end what makes it count. An input
+/// that ends too early, or can't be read, comes to nothing. Returns how long it was, and whether the program has done
+/// everything.
+fn feed(
+    mut child: Child,
+    begin: &[u8],
+    mut input: impl Read,
+    waiting: &ProgressBar,
+) -> anyhow::Result<(u64, bool)> {
+    let mut to = child.stdin.take().context("a pipe to the program")?;
+    let sign = coppice_core::id::random_text();
+    let said = child.stdout.take().map(|out| {
+        let sign = sign.clone();
+        // Whoever writes what nobody reads waits for ever.
+        std::thread::spawn(move || {
+            BufReader::new(out).split(b'\n').filter(|line| is_line(line, &sign)).count() > 0
+        })
+    });
+    let mut rest = Noting::new(&mut input);
+    let copied = copy(begin.chain(&mut rest), &mut to, waiting);
+    let copied = copied.and_then(|count| {
+        match begin.starts_with(CUSTOM) || !rest.has_ended || is_whole(begin, &rest.end) {
+            true => Ok(count),
+            false => bail!("the dump ends too early, so nothing was restored: its last lines are missing"),
+        }
+    });
+    if copied.is_err() {
+        // Before its input ends: a program that is gone keeps nothing.
+        child.kill()?;
+    } else if said.is_some() {
+        // Within data it is a row, and within a statement a part of it: then the sign does not come. Who may run
+        // backslash commands no more, as in the middle of a dump, gets no further than the first one.
+        let committing = format!("\n\\echo\ncommit;\n\\echo {sign}\n");
+        if let Err(error) = to.write_all(committing.as_bytes())
+            && error.kind() != std::io::ErrorKind::BrokenPipe
+        {
+            return Err(error.into());
+        }
+    }
     drop(to);
     let status = child.wait()?;
-    waiting.finish_and_clear();
-    if !status.success() {
-        bail!("{name} failed ({status}), so nothing was restored; what it said is above");
+    let is_signed = said.is_none_or(|said| said.join().unwrap_or(false));
+    Ok((copied?, status.success() && is_signed))
+}
+
+fn is_line(line: &std::io::Result<Vec<u8>>, text: &str) -> bool {
+    line.as_ref().is_ok_and(|line| line.trim_ascii_end() == text.as_bytes())
+}
+
+/// Whether what begins as the SQL of pg_dump does ends like it, too.
+fn is_whole(begin: &[u8], end: &[u8]) -> bool {
+    let has = |text: &[u8], part: &str| text.windows(part.len()).any(|window| window == part.as_bytes());
+    ["-- PostgreSQL database dump", "-- PostgreSQL database cluster dump"]
+        .iter()
+        .all(|title| !has(begin, title) || has(&[begin, end].concat(), &format!("{title} complete")))
+}
+
+/// Remembers the end of what is read, and whether that is one: who is gone is given no more.
+struct Noting<R> {
+    from: R,
+    end: Vec<u8>,
+    has_ended: bool,
+}
+
+impl<R> Noting<R> {
+    fn new(from: R) -> Self {
+        Self { from, end: vec![], has_ended: false }
     }
-    note!("restored {} into {}", bytes(copied? as f64), place.branch.name);
-    Ok(())
+}
+
+impl<R: Read> Read for Noting<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        let length = self.from.read(buffer)?;
+        self.has_ended |= length == 0;
+        self.end.extend_from_slice(&buffer[length.saturating_sub(END_BYTES)..length]);
+        self.end.drain(..self.end.len().saturating_sub(END_BYTES));
+        Ok(length)
+    }
 }
 
 #[cfg(test)]
@@ -212,5 +296,64 @@ mod tests {
         let count = copy(source.as_slice(), &mut target, &ProgressBar::hidden()).expect("a copy");
         assert_eq!((count as usize, target.len()), (source.len(), source.len()));
         assert_eq!(partial(Path::new("/x/main.dump")), Path::new("/x/main.dump.partial"));
+    }
+
+    const DUMP: &str = "--\n-- PostgreSQL database dump\n--\n\ncopy t from stdin;\n1\n";
+    const LAST: &str = "\\.\n--\n-- PostgreSQL database dump complete\n--\n";
+
+    /// What a program of the name got of an input, and what came of that. It says what it gets, as psql does of
+    /// `\echo`, without the commands.
+    fn fed(input: impl Read) -> (String, anyhow::Result<(u64, bool)>) {
+        let directory = tempfile::tempdir().expect("a directory");
+        let got = directory.path().join("got");
+        let script = "while IFS= read -r line; do printf '%s\\n' \"$line\" >> \"$0\"; printf '%s\\n' \"${line#*echo }\"; done";
+        let mut command = Command::new("sh");
+        command.args(["-c", script]).arg(&got).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let child = command.spawn().expect("sh");
+        let mut input = input;
+        let mut begin = vec![];
+        input.by_ref().take(BEGIN_BYTES).read_to_end(&mut begin).expect("a beginning");
+        let outcome = feed(child, &begin, input, &ProgressBar::hidden());
+        (std::fs::read_to_string(&got).unwrap_or_default(), outcome)
+    }
+
+    /// Fails when it has given a text.
+    struct Failing<'t>(&'t [u8]);
+
+    impl Read for Failing<'_> {
+        fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+            match self.0.read(buffer)? {
+                0 => Err(std::io::Error::other("the disk fails")),
+                length => Ok(length),
+            }
+        }
+    }
+
+    #[test]
+    fn sql_counts_only_when_all_of_it_was_read() {
+        let whole = format!("{DUMP}{LAST}");
+        for input in [&whole, "select 1", ""] {
+            let (got, outcome) = fed(input.as_bytes());
+            assert_eq!(outcome.expect("it is whole"), (input.len() as u64, true));
+            assert!(got.starts_with(input) && got.contains("\ncommit;\n"), "{got}");
+        }
+        let (got, outcome) = fed(DUMP.as_bytes());
+        let told = outcome.expect_err("it ends too early").to_string();
+        assert!(told.contains("ends too early") && !got.contains("commit"), "{told}: {got}");
+        let (got, outcome) = fed(Failing(whole.as_bytes()));
+        let told = outcome.expect_err("it can't be read").to_string();
+        assert!(told.contains("the disk fails") && !got.contains("commit"), "{told}: {got}");
+    }
+
+    #[test]
+    fn a_dump_is_whole_where_its_last_lines_are() {
+        let many = "x".repeat(4 * END_BYTES);
+        let text = format!("{many}{LAST}\\unrestrict x\n");
+        let mut noting = Noting::new(text.as_bytes());
+        copy(&mut noting, &mut std::io::sink(), &ProgressBar::hidden()).expect("a copy");
+        assert!(noting.has_ended && noting.end.len() == END_BYTES);
+        assert!(is_whole(DUMP.as_bytes(), &noting.end));
+        assert!(!is_whole(DUMP.as_bytes(), many.as_bytes()));
+        assert!(is_whole(b"select 1", b""), "it says nothing of its end");
     }
 }
