@@ -5,7 +5,7 @@ use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::Command;
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use clap::{Args, ValueEnum};
 use coppice_wire::BranchCredentials;
 use reqwest::Url;
@@ -200,7 +200,6 @@ impl Connection<'_> {
             Format::Sqlalchemy => self.url("postgresql+psycopg", &[]),
             Format::Prisma => self.url("postgresql", &[("schema", "public")]),
             Format::Libpq => {
-                let escaped = |value: &str| value.replace('\\', r"\\").replace('\'', r"\'");
                 let pairs = self.pairs();
                 let pairs: Vec<_> =
                     pairs.iter().map(|(name, value)| format!("{name}='{}'", escaped(value))).collect();
@@ -266,7 +265,19 @@ fn host(credentials: &BranchCredentials) -> String {
 /// environment, which only its owner and root can read, and not by arguments,
 /// which everybody can. Left alone libpq does without TLS where whoever is in
 /// between says that there is none; `PGSSLMODE` of the caller counts.
-pub(super) fn connecting(command: &mut Command, credentials: &BranchCredentials) {
+///
+/// # Errors
+/// When libpq would look for the place or the password elsewhere: at the sockets of this machine, or among the
+/// passwords that its user keeps for other servers.
+pub(super) fn connecting(command: &mut Command, credentials: &BranchCredentials) -> anyhow::Result<()> {
+    let BranchCredentials { hostname, password, .. } = credentials;
+    if hostname.is_empty()
+        || hostname.starts_with(['/', '@'])
+        || hostname.contains(',')
+        || password.is_empty()
+    {
+        bail!("the platform names no host and password of a branch, so nothing was connected to");
+    }
     if !is_near(credentials) && std::env::var_os("PGSSLMODE").is_none() {
         command.env("PGSSLMODE", SslMode::Require.as_str());
     }
@@ -276,6 +287,17 @@ pub(super) fn connecting(command: &mut Command, credentials: &BranchCredentials)
         .env("PGUSER", &credentials.username)
         .env("PGPASSWORD", &credentials.password)
         .env("PGDATABASE", &credentials.dbname);
+    Ok(())
+}
+
+/// A database as an argument, which libpq's programs take for a whole connection string where it looks like one.
+pub(super) fn dbname(credentials: &BranchCredentials) -> String {
+    format!("dbname='{}'", escaped(&credentials.dbname))
+}
+
+/// What stands in quotes in a connection string of libpq.
+fn escaped(value: &str) -> String {
+    value.replace('\\', r"\\").replace('\'', r"\'")
 }
 
 /// Becomes psql.
@@ -283,7 +305,7 @@ pub(super) async fn psql(arguments: &PsqlArgs, client: &Client) -> anyhow::Resul
     let place = client.branch(&arguments.target).await?;
     let credentials = credentials(client, &place).await?;
     let mut command = Command::new("psql");
-    connecting(&mut command, &credentials);
+    connecting(&mut command, &credentials)?;
     let error = command.args(&arguments.arguments).exec();
     Err(error).context("running psql: install it first (Debian: apt install postgresql-client)")
 }
@@ -364,12 +386,31 @@ mod tests {
     fn programs_that_are_run_speak_no_plain_text_to_another_machine() {
         let sslmode = |hostname: &str| {
             let mut command = Command::new("psql");
-            connecting(&mut command, &connection(hostname, None).credentials);
+            connecting(&mut command, &connection(hostname, None).credentials).expect("a place");
             let set = command.get_envs().find(|(name, _)| *name == "PGSSLMODE");
             set.and_then(|(_, value)| value?.to_str().map(str::to_owned))
         };
         assert_eq!(sslmode("db.example.com").as_deref(), Some("require"));
         assert_eq!((sslmode("127.0.0.1"), sslmode("localhost")), (None, None));
+    }
+
+    #[test]
+    fn what_a_platform_names_leads_to_no_other_place_and_no_other_password() {
+        let is_taken = |change: fn(&mut BranchCredentials)| {
+            let mut credentials = connection("db.example.com", None).credentials;
+            change(&mut credentials);
+            connecting(&mut Command::new("psql"), &credentials).is_ok()
+        };
+        assert!(is_taken(|_| {}));
+        assert!(!is_taken(|it| it.password.clear()) && !is_taken(|it| it.hostname.clear()));
+        for hostname in ["/var/run/postgresql", "@x", "db.example.com,/tmp"] {
+            let mut credentials = connection(hostname, None).credentials;
+            credentials.password = "p".to_owned();
+            assert!(connecting(&mut Command::new("psql"), &credentials).is_err(), "{hostname}");
+        }
+        let mut credentials = connection("db.example.com", None).credentials;
+        credentials.dbname = r"host=evil' passfile=\x".to_owned();
+        assert_eq!(dbname(&credentials), r"dbname='host=evil\' passfile=\\x'");
     }
 
     #[test]

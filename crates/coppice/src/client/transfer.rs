@@ -10,7 +10,7 @@ use clap::{Args, ValueEnum};
 use coppice_wire::BranchDetails;
 use indicatif::ProgressBar;
 
-use super::connection::{connecting, credentials};
+use super::connection::{connecting, credentials, dbname};
 use super::http::Client;
 use super::output::{self, bytes};
 use super::programs::{major_of, program};
@@ -97,7 +97,7 @@ pub(super) async fn dump(arguments: &DumpArgs, data_dir: &DataDir, client: &Clie
     let major = major(client, &place).await?;
     let program = program("pg_dump", major, &data_dir.path()?, &arguments.programs.postgres_dirs)?;
     let mut command = Command::new(&program);
-    connecting(&mut command, &credentials(client, &place).await?);
+    connecting(&mut command, &credentials(client, &place).await?)?;
     let format = if arguments.format == DumpFormat::Custom { "custom" } else { "plain" };
     command.arg(format!("--format={format}")).args(&arguments.arguments).stdout(Stdio::piped());
     let mut child = command.spawn().with_context(|| format!("running {}", program.display()))?;
@@ -178,11 +178,11 @@ pub(super) async fn restore(
     let program = program(name, major, &data_dir.path()?, &arguments.programs.postgres_dirs)?;
     let credentials = credentials(client, &place).await?;
     let mut command = Command::new(&program);
-    connecting(&mut command, &credentials);
+    connecting(&mut command, &credentials)?;
     if is_custom {
         // Owners and grants are those of another server.
         command.args(["--no-owner", "--no-privileges", "--exit-on-error", "--single-transaction"]);
-        command.arg(format!("--dbname={}", credentials.dbname));
+        command.arg(format!("--dbname={}", dbname(&credentials)));
         command.args(arguments.clean.then_some(["--clean", "--if-exists"]).into_iter().flatten());
     } else if arguments.clean {
         bail!(Refused::mistake("SQL says itself what it drops: leave --clean out".to_owned()));
