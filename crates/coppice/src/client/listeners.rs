@@ -21,18 +21,35 @@ pub(super) fn are_of(address: SocketAddr, account: u32) -> io::Result<bool> {
             Err(error) => return Err(error),
         }
     }
-    Ok(accounts_at(&listening, address).all(|found| [ROOT, account].contains(&found)))
+    Ok(accounts_at(&listening, address).iter().all(|found| [ROOT, account].contains(found)))
 }
 
-/// The accounts of sockets that listen at an address, or at every one.
-fn accounts_at(tables: &str, address: SocketAddr) -> impl Iterator<Item = u32> {
+/// The accounts of the sockets that get what is sent to an address: those that listen at it, or, where there are none,
+/// at every one. Whoever listens at every other one gets nothing of it, and must not be able to pass for who does.
+fn accounts_at(tables: &str, address: SocketAddr) -> Vec<u32> {
+    let found: Vec<_> = serving(tables, address).collect();
+    let nearest = found.iter().map(|(remoteness, _)| *remoteness).min();
+    let nearest = |(remoteness, account)| (Some(remoteness) == nearest).then_some(account);
+    found.into_iter().filter_map(nearest).collect()
+}
+
+/// The accounts of sockets that may serve an address, and how far that is from what they listen at. One at every
+/// address of IPv6 serves IPv4 only if no other one does.
+fn serving(tables: &str, address: SocketAddr) -> impl Iterator<Item = (u8, u32)> {
+    let own = address.ip().to_canonical();
     tables.lines().filter_map(move |line| {
         let fields: Vec<_> = line.split_ascii_whitespace().collect();
         let [_, local, _, LISTENING, _, _, _, account, ..] = fields[..] else { return None };
         let (ip, port) = local.split_once(':')?;
         let ip = read(ip)?.to_canonical();
-        let serves = ip.is_unspecified() || ip == address.ip().to_canonical();
-        (serves && u16::from_str_radix(port, 16).ok()? == address.port()).then(|| account.parse().ok())?
+        let remoteness = match (ip == own, ip.is_unspecified(), ip.is_ipv4() == own.is_ipv4()) {
+            (true, ..) => 0,
+            (false, true, true) => 1,
+            (false, true, false) if own.is_ipv4() => 2,
+            _ => return None,
+        };
+        let is_port = u16::from_str_radix(port, 16).ok()? == address.port();
+        Some((remoteness, account.parse().ok()?)).filter(|_| is_port)
     })
 }
 
@@ -67,7 +84,7 @@ mod tests {
             };
             let mut text = std::fs::read_to_string("/proc/net/tcp").expect("a table");
             text.push_str(&std::fs::read_to_string("/proc/net/tcp6").expect("a table"));
-            let found: Vec<_> = accounts_at(&text, asked).collect();
+            let found = accounts_at(&text, asked);
             assert_eq!(found, [rustix::process::getuid().as_raw()], "{place}");
             assert!(are_of(asked, found[0]).expect("tables"));
         }
@@ -77,9 +94,30 @@ mod tests {
     fn a_program_of_another_account_is_told_apart() {
         let table = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n   \
                      0: 0100007F:1B9E 00000000:0000 0A 00000000:00000000 00:00000000 00000000 65534        0 1 1 0 100";
-        let at = |place: &str| accounts_at(table, place.parse().expect("an address")).collect::<Vec<_>>();
+        let at = |place: &str| accounts_at(table, place.parse().expect("an address"));
         assert_eq!(at("127.0.0.1:7070"), [65534]);
         assert_eq!(at("127.0.0.1:7071"), [0; 0]);
         assert_eq!(at("127.0.0.2:7070"), [0; 0]);
+    }
+
+    #[test]
+    fn who_listens_at_every_other_address_keeps_nobody_from_this_one() {
+        let table = |rows: &[(&str, u32)]| {
+            let row = |(local, account): &(&str, u32)| {
+                format!("0: {local}:1B9E {local}:0000 0A 00000000:00000000 00:00000000 0 {account} 0 1\n")
+            };
+            rows.iter().map(row).collect::<String>()
+        };
+        const EVERY: &str = "00000000";
+        const EVERY_6: &str = "00000000000000000000000000000000";
+        let here = "127.0.0.1:7070".parse().expect("an address");
+        let own = if cfg!(target_endian = "little") { "0100007F" } else { "7F000001" };
+        let found = |rows: &[(&str, u32)]| accounts_at(&table(rows), here);
+        assert_eq!(found(&[(EVERY_6, 65534), (own, 7)]), [7]);
+        assert_eq!(found(&[(EVERY_6, 65534), (EVERY, 7)]), [7]);
+        assert_eq!(found(&[(EVERY_6, 65534)]), [65534]);
+        assert_eq!(found(&[(EVERY, 7), (own, 65534)]), [65534]);
+        let here = "[::1]:7070".parse().expect("an address");
+        assert_eq!(accounts_at(&table(&[(EVERY, 65534), (EVERY_6, 7)]), here), [7]);
     }
 }
