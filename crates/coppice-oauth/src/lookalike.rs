@@ -89,7 +89,14 @@ fn read(glyphs: &[Glyph], letters: &[char], is_end: impl Fn(&[Glyph]) -> bool) -
     reached[letters.len()] && is_end(&[])
 }
 
-/// A letter without the circle or square around it, where NFKC keeps that; and
+/// Small capitals of A to Z, of which neither makes letters; there is none of X.
+const SMALL_CAPITALS: [char; 26] = [
+    '\u{1d00}', '\u{299}', '\u{1d04}', '\u{1d05}', '\u{1d07}', '\u{a730}', '\u{262}', '\u{29c}', '\u{26a}',
+    '\u{1d0a}', '\u{1d0b}', '\u{29f}', '\u{1d0d}', '\u{274}', '\u{1d0f}', '\u{1d18}', '\u{a7af}', '\u{280}',
+    '\u{a731}', '\u{1d1b}', '\u{1d1c}', '\u{1d20}', '\u{1d21}', 'x', '\u{28f}', '\u{1d22}',
+];
+
+/// A letter without the circle or square around it, where NFKC keeps that; that of a small capital; and
 /// the Greek letter that looks like ours, of which NFKC makes one that does not.
 fn plain_letter(c: char) -> char {
     let from = |first: u32| char::from_u32(u32::from(c) - first + u32::from('a')).unwrap_or(c);
@@ -98,7 +105,10 @@ fn plain_letter(c: char) -> char {
         '\u{1f170}'..='\u{1f189}' => from(0x1f170),
         '\u{1f1e6}'..='\u{1f1ff}' => from(0x1f1e6),
         '\u{3f2}' | '\u{3f9}' => 'c',
-        _ => c,
+        _ => SMALL_CAPITALS
+            .iter()
+            .position(|capital| *capital == c)
+            .map_or(c, |at| char::from(b'a' + at as u8)),
     }
 }
 
@@ -166,6 +176,7 @@ mod tests {
             "Copp\u{131}ce",
             // Small capitals, fullwidth, mathematical, script, circled, in squares, as flags.
             "\u{1d04}\u{1d0f}pp\u{26a}\u{1d04}e",
+            "\u{1d04}\u{1d0f}\u{1d18}\u{1d18}\u{26a}\u{1d04}\u{1d07}",
             "\u{ff23}\u{ff4f}\u{ff50}\u{ff50}\u{ff49}\u{ff43}\u{ff45}",
             "\u{1d402}\u{1d428}\u{1d429}\u{1d429}\u{1d422}\u{1d41c}\u{1d41e}",
             "C\u{2134}ppice",
