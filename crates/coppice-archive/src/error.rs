@@ -10,7 +10,7 @@ pub enum ArchiveError {
     #[error("{0}")]
     Place(String),
     /// The bucket or directory does not do what it is asked.
-    #[error("{action} in the store: {source}")]
+    #[error("{action} in the store: {}", said(source))]
     Store {
         /// For example `reading packs/0a…`.
         action: String,
@@ -69,6 +69,22 @@ pub enum ArchiveError {
     Refused(String),
 }
 
+/// Most characters that count of what a store's server says.
+const SAID_MAX: usize = 500;
+
+/// What a store says, of which its server may have written any part: a line that moves no terminal's cursor.
+fn said(error: &object_store::Error) -> String {
+    let text = error.to_string();
+    let plain = text.chars().map(|c| if is_plain(c) { c } else { ' ' });
+    plain.take(SAID_MAX).collect()
+}
+
+/// Whether a character only shows itself: it is neither control, nor does it turn what stands around it.
+fn is_plain(c: char) -> bool {
+    !c.is_control()
+        && !matches!(c, '\u{2028}' | '\u{2029}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
 impl ArchiveError {
     /// An object is not what was written, or lacks something that goes with it.
     pub(crate) fn damaged(object: impl Into<String>, why: impl Into<String>) -> Self {
@@ -83,6 +99,18 @@ impl ArchiveError {
         |source| Self::File { action: action.into(), source }
     }
 
+    /// What tenants may be told: what failed, without what the store's server says, which names the place and may name
+    /// its credentials.
+    pub fn for_tenants(&self) -> String {
+        match self {
+            Self::Store { action, source: object_store::Error::NotFound { .. } } => {
+                format!("{action} in the store: it is not there")
+            }
+            Self::Store { action, .. } => format!("{action} in the store failed"),
+            other => other.chain(),
+        }
+    }
+
     /// The whole chain as one line.
     pub fn chain(&self) -> String {
         let mut text = self.to_string();
@@ -91,5 +119,27 @@ impl ArchiveError {
             text = format!("{text}: {source}");
         }
         text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_server_says_is_one_short_line_and_tenants_are_told_none_of_it() {
+        let source = format!("<Error>\u{1b}[31mAKIA\nforged {}", "x".repeat(9000));
+        let source = object_store::Error::Generic { store: "S3", source: source.into() };
+        let error = ArchiveError::store("reading packs/0a")(source);
+        let told = error.chain();
+        assert!(
+            told.starts_with("reading packs/0a in the store: ") && told.contains("AKIA forged"),
+            "{told}"
+        );
+        assert!(told.chars().all(is_plain) && told.chars().count() < SAID_MAX + 50, "{told}");
+        assert_eq!(error.for_tenants(), "reading packs/0a in the store failed");
+        let source = object_store::Error::NotFound { path: "pre/packs/0a".to_owned(), source: "AKIA".into() };
+        let error = ArchiveError::store("reading packs/0a")(source);
+        assert_eq!(error.for_tenants(), "reading packs/0a in the store: it is not there");
     }
 }

@@ -134,8 +134,8 @@ fn damage_of(name: &str, read: Result<(), ArchiveError>) -> Result<String> {
     match read {
         Ok(()) => Ok(String::new()),
         Err(error @ ArchiveError::Damaged { .. }) => Ok(error.chain()),
-        Err(ArchiveError::Store { source: source @ StoreFailure::NotFound { .. }, .. }) => {
-            Ok(format!("{name} has lost something: {source}"))
+        Err(error @ ArchiveError::Store { source: StoreFailure::NotFound { .. }, .. }) => {
+            Ok(format!("{name} has lost something: {}", error.for_tenants()))
         }
         Err(error) => Err(failed(error)),
     }

@@ -36,12 +36,16 @@ const DEPTH_MAX: usize = 32;
 
 impl From<ArchiveError> for EngineError {
     fn from(error: ArchiveError) -> Self {
+        // What it becomes is told to whoever has the branch.
+        if matches!(error, ArchiveError::Store { .. }) {
+            tracing::warn!("{}", error.chain());
+        }
         match &error {
             ArchiveError::Damaged { .. }
             | ArchiveError::Store { source: StoreFailure::NotFound { .. }, .. } => {
-                Self::Damaged(error.chain())
+                Self::Damaged(error.for_tenants())
             }
-            _ => Self::Other(error.chain()),
+            _ => Self::Other(error.for_tenants()),
         }
     }
 }
