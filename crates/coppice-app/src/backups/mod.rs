@@ -257,12 +257,14 @@ impl Backups {
         let mark = self.key.hash_bytes(rows);
         if before.is_none_or(|(before, _)| before != mark) {
             let archive = store.archive().await.map_err(failed)?;
+        let mut thinned = Ok(());
             let records = Records { host: self.host.clone(), export };
             let newest = archive.put_records(&records, now).await.map_err(failed)?;
-            archive.thin_records(&newest, RECORDS_KEPT).await.map_err(failed)?;
+            // It is written, also where no older one may be removed.
+            thinned = archive.thin_records(&newest, RECORDS_KEPT).await.map_err(failed);
         }
         *self.upkeep.exported.lock() = Some((mark, Instant::now() + began.elapsed() * EXPORT_SHARE));
-        Ok(())
+        thinned
     }
 
     /// Reads through bases whose turn it is, and the log behind them. Fails as long as
