@@ -166,18 +166,20 @@ impl Store {
     }
 
     /// A base that is the newest of its volume and was not read through within `every`,
-    /// the one that waits longest first. A damaged one may have been mended.
-    pub async fn base_to_verify(&self, every: Duration) -> Result<Option<String>> {
+    /// the one that waits longest first, besides those that could not be read. A damaged one may have been mended.
+    pub async fn base_to_verify(&self, every: Duration, besides: &[String]) -> Result<Option<String>> {
         Ok(sqlx::query_scalar(
             "select name from bases x
              where (verified_at is null
                     or verified_at < now() - case damage when '' then make_interval(secs => $1)
                                                          else interval '5 minutes' end)
+               and name <> all($2)
                and not exists (select from bases later
                                where later.volume_id = x.volume_id and later.taken_at > x.taken_at)
              order by verified_at nulls first, taken_at limit 1",
         )
         .bind(every.as_secs_f64())
+        .bind(besides)
         .fetch_optional(&self.pool)
         .await?)
     }

@@ -103,6 +103,8 @@ struct Bases {
     listed: Vec<BaseName>,
     /// Recorded, and there, though the listing lacks them.
     unlisted: Vec<BaseName>,
+    /// What keeps one of them from being recorded.
+    problem: Result<()>,
 }
 
 fn failed(error: ArchiveError) -> Error {
@@ -255,9 +257,9 @@ impl Backups {
         // The first line says when it was made.
         let rows = export.iter().position(|byte| *byte == b'\n').map_or(&export[..], |end| &export[end..]);
         let mark = self.key.hash_bytes(rows);
+        let mut thinned = Ok(());
         if before.is_none_or(|(before, _)| before != mark) {
             let archive = store.archive().await.map_err(failed)?;
-        let mut thinned = Ok(());
             let records = Records { host: self.host.clone(), export };
             let newest = archive.put_records(&records, now).await.map_err(failed)?;
             // It is written, also where no older one may be removed.
@@ -273,35 +275,50 @@ impl Backups {
         let Some(store) = &self.archive else { return Ok(()) };
         let archive = store.archive().await.map_err(failed)?;
         let alone = self.upkeep.bases.lock().await;
-        self.compare_bases(&archive).await?;
+        let mut problem = self.compare_bases(&archive).await?.problem;
         drop(alone);
-        let mut lost = vec![];
-        while let Some(name) = self.store.base_to_verify(VERIFY_EVERY).await? {
-            let base = BaseName::from_trusted(name.as_str());
-            // Else it might be removed meanwhile.
-            let _use = self.begin_use(None, vec![base.volume()]).await;
-            // By now, so the store has it: what is noted was written before.
-            let stored = self.store.log_stored_of(&base.volume()).await?;
-            let read = match archive.manifest(&base).await {
-                Ok(manifest) => {
-                    let of_log = damage_of(&name, read_log(&archive, &manifest, stored).await)?;
-                    if !of_log.is_empty() {
-                        // It goes on behind the next base, which is due then.
-                        self.store.log_lose(&base.volume()).await?;
-                        tracing::error!("the log of volume {} gets a new base: {of_log}", base.volume());
-                        lost.push(of_log);
-                    }
-                    read_base(&archive, manifest).await
+        let (mut lost, mut unread) = (vec![], vec![]);
+        while let Some(name) = self.store.base_to_verify(VERIFY_EVERY, &unread).await? {
+            match self.verify_base(&archive, &name).await {
+                Ok(of_log) => lost.extend(of_log),
+                Err(error) => {
+                    // One object that can't be read keeps no other base from being verified.
+                    archive.check_owner().await.map_err(failed)?;
+                    problem = problem.and(Err(error));
+                    unread.push(name);
                 }
-                Err(error) => Err(error),
-            };
-            self.store.base_verified(&name, &damage_of(&name, read)?).await?;
+            }
         }
         let damage = match lost.pop() {
             Some(lost) => Some(lost),
             None => self.store.base_damage().await?,
         };
-        damage.map_or(Ok(()), |damage| Err(Error::internal(damage)))
+        damage.map_or(problem, |damage| Err(Error::internal(damage)))
+    }
+
+    /// Reads through a base, and the log behind it; returns what is wrong with that.
+    async fn verify_base(&self, archive: &Arc<Archive>, name: &str) -> Result<Option<String>> {
+        let base = BaseName::from_trusted(name);
+        // Else it might be removed meanwhile.
+        let _use = self.begin_use(None, vec![base.volume()]).await;
+        // By now, so the store has it: what is noted was written before.
+        let stored = self.store.log_stored_of(&base.volume()).await?;
+        let mut lost = None;
+        let read = match archive.manifest(&base).await {
+            Ok(manifest) => {
+                let of_log = damage_of(name, read_log(archive, &manifest, stored).await)?;
+                if !of_log.is_empty() {
+                    // It goes on behind the next base, which is due then.
+                    self.store.log_lose(&base.volume()).await?;
+                    tracing::error!("the log of volume {} gets a new base: {of_log}", base.volume());
+                    lost = Some(of_log);
+                }
+                read_base(archive, manifest).await
+            }
+            Err(error) => Err(error),
+        };
+        self.store.base_verified(name, &damage_of(name, read)?).await?;
+        Ok(lost)
     }
 
     /// Records what bases are there, and forgets those that are not: whoever made one may have
@@ -310,7 +327,7 @@ impl Backups {
     /// does not own: it may be away.
     async fn compare_bases(&self, archive: &Archive) -> Result<Bases> {
         archive.check_owner().await.map_err(failed)?;
-        let in_use = self.upkeep.uses.now();
+        let (in_use, mut problem) = (self.upkeep.uses.now(), Ok(()));
         let listed = archive.all_bases().await.map_err(failed)?;
         let names: Vec<_> = listed.iter().map(ToString::to_string).collect();
         self.upkeep.unreadable.lock().retain(|base| listed.binary_search(base).is_ok());
@@ -324,12 +341,11 @@ impl Backups {
             if self.upkeep.unreadable.lock().contains(&base) {
                 continue;
             }
-            // A listing may lag behind a deletion, too.
-            let Some(complete_at) = archive.completed_at(&base).await.map_err(failed)? else { continue };
-            let passed_over = |error: &ArchiveError| tracing::warn!("passed over: {}", error.chain());
-            match archive.manifest_or_pass(&base, passed_over).await.map_err(failed)? {
-                Some(_) => self.store.base_adopt(&name, &base.volume(), base.taken_at(), complete_at).await?,
-                None => drop(self.upkeep.unreadable.lock().insert(base)),
+            if let Err(error) = self.adopt_base(archive, base).await {
+                // One object that can't be read keeps nothing else back, if the store can be.
+                archive.check_owner().await.map_err(failed)?;
+                tracing::warn!("the base {name} can't be looked at: {}", error.for_log());
+                problem = problem.and(Err(error));
             }
         }
         let recorded = self.store.base_recorded_besides(&names).await?;
@@ -344,7 +360,22 @@ impl Backups {
             self.store.base_forget(&gone).await?;
             self.upkeep.complete.lock().clear();
         }
-        Ok(Bases { listed, unlisted })
+        Ok(Bases { listed, unlisted, problem })
+    }
+
+    /// Records a base that is there, if it can be read.
+    async fn adopt_base(&self, archive: &Archive, base: BaseName) -> Result<()> {
+        // A listing may lag behind a deletion, too.
+        let Some(complete_at) = archive.completed_at(&base).await.map_err(failed)? else { return Ok(()) };
+        let passed_over = |error: &ArchiveError| tracing::warn!("passed over: {}", error.chain());
+        match archive.manifest_or_pass(&base, passed_over).await.map_err(failed)? {
+            Some(_) => {
+                let (volume, taken_at) = (base.volume(), base.taken_at());
+                self.store.base_adopt(base.as_str(), &volume, taken_at, complete_at).await?;
+            }
+            None => drop(self.upkeep.unreadable.lock().insert(base)),
+        }
+        Ok(())
     }
 
     /// What the store has of a volume as it was at a time; none when that is nothing.
