@@ -6,12 +6,16 @@ use chrono::{DateTime, Utc};
 use coppice_core::backup::{DrillReport, DrillResult};
 use coppice_core::branch::Branch;
 use coppice_core::lsn::Lsn;
+use coppice_core::organization::Holder;
 use coppice_core::{BranchId, HostId};
 use sqlx::{FromRow, Row as _};
 
 use crate::bases::stored_lsn;
 use crate::branches::{BranchRow, COLUMNS};
 use crate::{Result, Store, StoreError};
+
+/// What turns are called here.
+const QUEUE: &str = "drill";
 
 /// A branch whose newest base is to be restored for proof.
 #[derive(Clone, Debug)]
@@ -61,9 +65,10 @@ impl DrillsRow {
 
 impl Store {
     /// The branch of a host whose turn it is: one that somebody waits for; else, unless
-    /// `every` is none, the one whose last drill is longest ago, if that is `every` or
-    /// more. One that did not pass is repeated after a day, and a branch that is younger
-    /// than that is left alone.
+    /// `every` is none, one whose last drill is `every` or longer ago. By turns of their
+    /// holders, so that nobody's many new branches come before everybody else's; of one
+    /// holder the branch whose last drill, or beginning, is longest ago. One that did not
+    /// pass is repeated after a day, and a branch that is younger than that is left alone.
     pub async fn drill_due(&self, host: &HostId, every: Option<Duration>) -> Result<Option<DueDrill>> {
         let sql = format!(
             "select {COLUMNS}, x.name as base, w.is_wanted, v.stored_lsn::text as log_stored
@@ -71,6 +76,7 @@ impl Store {
              join volumes v on v.id = b.volume_id
              cross join lateral (select name from bases where volume_id = v.id order by taken_at desc limit 1) x
              left join drills d on d.branch_id = b.id
+             left join holder_turns t on t.queue = '{QUEUE}' and t.holder = holder_of(p.organization_id)
              cross join lateral (select coalesce(d.wanted_at > coalesce(d.ended_at, '-infinity'), false)) w (is_wanted)
              where v.host_id = $1 and v.state = 'admitted' and b.goal in ('running', 'hibernated')
                and (w.is_wanted
@@ -78,7 +84,7 @@ impl Store {
                        and (d.ended_at is null
                             or d.ended_at < now() - case d.result when 'passed' then make_interval(secs => $2)
                                                                   else interval '1 day' end))
-             order by w.is_wanted desc, d.ended_at nulls first, b.created_at limit 1"
+             order by w.is_wanted desc, t.had_at nulls first, coalesce(d.ended_at, b.created_at) limit 1"
         );
         let query = sqlx::query(sqlx::AssertSqlSafe(sql)).bind(host.as_str());
         let row = query.bind(every.map(|every| every.as_secs_f64())).fetch_optional(&self.pool).await?;
@@ -106,7 +112,7 @@ impl Store {
         .await?)
     }
 
-    /// Records what came of a drill, unless its branch was deleted meanwhile.
+    /// Records what came of a drill, unless its branch was deleted meanwhile; its holder had a turn.
     pub async fn drill_note(
         &self,
         branch: &BranchId,
@@ -129,6 +135,8 @@ impl Store {
         .bind(&report.message)
         .execute(&self.pool)
         .await?;
+        let holder = self.branch_holder(branch).await?;
+        self.holder_turn_note(QUEUE, holder.iter().map(Holder::as_str)).await;
         Ok(())
     }
 

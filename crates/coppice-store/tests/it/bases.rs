@@ -8,6 +8,7 @@ use coppice_core::lsn::Lsn;
 use coppice_core::organization::Holder;
 use coppice_core::{BranchId, HostId, VolumeId};
 use coppice_store::{BaseRow, Room};
+use serde_json::json;
 use sqlx::{Executor as _, PgConnection};
 
 use crate::postgres::Postgres;
@@ -194,6 +195,69 @@ async fn a_drill_is_due_of_the_branch_whose_last_one_is_longest_ago_and_of_one_t
         sql.execute(sqlx::AssertSqlSafe(earlier)).await.unwrap();
         assert!(due(Some(week)).await.is_some(), "{again}");
     }
+}
+
+/// What makes a branch beside the first one, with a base of its volume's name.
+fn another(id: &BranchId, project: &str, volume: &str, account: u32) -> String {
+    let branch = json!({ "id": id.as_str(), "project_id": project, "name": volume, "volume_id": volume });
+    let row = json!({ "id": volume, "branch_id": id.as_str(), "account": account });
+    format!(
+        "insert into branches select r.* from branches b, json_populate_record(b, '{branch}') r
+             where b.volume_id = 'v';
+         insert into volumes select r.* from volumes v, json_populate_record(v, '{row}') r where v.id = 'v';
+         insert into bases (name, volume_id, branch_id, taken_at, seen_at, bytes, new_bytes, log_end)
+             values ('{volume}', '{volume}', '{id}', now(), now(), 1, 1, '0/1');"
+    )
+}
+
+/// Three branches, the first and the last of one organization, the other of another one.
+async fn three(sql: &mut PgConnection) -> [BranchId; 3] {
+    let [a, b, c] = ["a", "b", "c"].map(|letter| BranchId::from_trusted(letter.repeat(26)));
+    let rows = format!(
+        "insert into organizations (id, name) values ('two', 'two');
+         insert into projects select r.* from projects p,
+             json_populate_record(p, '{{\"id\": \"p2\", \"organization_id\": \"two\"}}') r;
+         begin; {} {} commit;
+         update volumes set state = 'admitted';
+         update branches set created_at = now() - case volume_id when 'v' then interval '4 days'
+                                                                 when 'v3' then interval '3 days'
+                                                                 else interval '2 days' end",
+        another(&b, "p2", "v2", 2),
+        another(&c, "p", "v3", 3)
+    );
+    sql.execute(sqlx::AssertSqlSafe(rows)).await.unwrap();
+    base(sql, "first", "2 hours").await;
+    [a, b, c]
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn drills_go_by_turns_of_holders() {
+    let server = Postgres::shared();
+    let (store, mut sql) = with_rows(&server.database().await).await;
+    let branches = three(&mut sql).await;
+    let mut held = vec![];
+    for _ in &branches {
+        let week = Some(Duration::from_secs(7 * 86_400));
+        let due = store.drill_due(&HostId::from_trusted("h"), week).await.unwrap().unwrap();
+        let report = DrillReport::new(DrillResult::Passed, "good");
+        store.drill_note(&due.branch.id, &due.base, Utc::now(), &report).await.unwrap();
+        held.push(due.branch.id);
+    }
+    assert_eq!(held, branches, "whoever has two does not come twice before who has one");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_base_that_can_not_be_read_keeps_no_other_one_from_being_verified() {
+    let server = Postgres::shared();
+    let (store, mut sql) = with_rows(&server.database().await).await;
+    let branches = three(&mut sql).await;
+    let mut unread = vec![];
+    for _ in &branches {
+        unread.extend(store.base_to_verify(Duration::from_secs(60), &unread).await.unwrap());
+    }
+    unread.sort();
+    assert_eq!(unread, ["first", "v2", "v3"]);
+    assert_eq!(store.base_to_verify(Duration::from_secs(60), &unread).await.unwrap(), None);
 }
 
 #[tokio::test(flavor = "multi_thread")]
