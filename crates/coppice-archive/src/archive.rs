@@ -2,20 +2,21 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use chrono::{DateTime, Utc};
 use coppice_core::{InstallationId, VolumeId, random};
 use futures_util::{StreamExt as _, TryStreamExt as _};
 use object_store::path::Path;
-use object_store::{GetResultPayload, ObjectMeta, ObjectStore, ObjectStoreExt as _, PutMode, PutOptions};
+use object_store::{ObjectMeta, ObjectStore, ObjectStoreExt as _, PutMode, PutOptions};
 use serde::{Deserialize, Serialize};
 
 use crate::manifest::Manifest;
 use crate::place::Opened;
 use crate::seal::Keys;
+use crate::sweep::Needs;
 use crate::times::{Times, stamp, time_of};
+use crate::whole::{Large, NAMES_MAX, listed, soon};
 use crate::{ArchiveError, ArchiveKey, Result, StorePlace};
 
 /// The format that this program writes, and the newest that it reads.
@@ -25,17 +26,10 @@ const HEAD: &str = "coppice.json";
 const HEAD_BYTES_MAX: usize = 64 << 10;
 /// Longest sealed object but for pieces of logs: what is known of some 30 million blocks.
 pub(crate) const SEALED_BYTES_MAX: usize = 1 << 30;
-/// Most names that a listing of objects has: a piece of a log each second is a month and a half of one volume.
-pub(crate) const NAMES_MAX: usize = 4_000_000;
 /// Newest bases of a volume among which one is looked for that can be read.
 const PASSED_OVER_MAX: usize = 100;
 /// How often a process tries to own a store that others take at the same moment.
 const OWNING_TRIES: usize = 32;
-
-/// How long the answer to something small may take.
-const PATIENCE: Duration = Duration::from_secs(15);
-/// Bytes a second that a line has at least.
-const SLOWEST_LINE: usize = 256 << 10;
 
 /// What a store says of itself, in clear.
 #[derive(Debug, Serialize, Deserialize)]
@@ -91,6 +85,8 @@ pub struct Archive {
     /// What tells that this process is its owner; none for a reader.
     owner: Option<Path>,
     pub(crate) times: Times,
+    pub(crate) needs: Needs,
+    large: Large,
 }
 
 impl Archive {
@@ -169,7 +165,7 @@ impl Archive {
     async fn of(place: Opened, keys: Keys) -> Result<Self> {
         let keys = Arc::new(keys);
         let unknown = InstallationId::from_trusted("");
-        let mut archive = Self { place, keys, installation: unknown, owner: None, times: Times::default() };
+        let mut archive = Self::reader(place, keys, unknown);
         archive.installation = archive.whose().await?;
         Ok(archive)
     }
@@ -178,17 +174,21 @@ impl Archive {
     pub(crate) fn for_requests(&self) -> Self {
         let Self { place, keys, installation, .. } = self;
         let place = Opened { objects: place.asked.clone(), ..place.clone() };
-        let (keys, installation) = (keys.clone(), installation.clone());
-        Self { place, keys, installation, owner: None, times: Times::default() }
+        Self::reader(place, keys.clone(), installation.clone())
+    }
+
+    fn reader(place: Opened, keys: Arc<Keys>, installation: InstallationId) -> Self {
+        let (times, needs, large) = (Times::default(), Needs::default(), Large::default());
+        Self { place, keys, installation, owner: None, times, needs, large }
     }
 
     /// Reads whose store it is.
     async fn whose(&self) -> Result<InstallationId> {
-        let head = match read(&*self.place.objects, HEAD, HEAD_BYTES_MAX).await {
+        let head = match self.large.read(&*self.place.objects, HEAD, HEAD_BYTES_MAX).await {
             Err(ArchiveError::Store { source: object_store::Error::NotFound { .. }, .. }) => {
                 return Err(ArchiveError::NoStore);
             }
-            found => found?,
+            found => found?.content,
         };
         let damaged = |error: serde_json::Error| ArchiveError::damaged(HEAD, error.to_string());
         let head: serde_json::Value = serde_json::from_slice(&head).map_err(damaged)?;
@@ -296,9 +296,10 @@ impl Archive {
 
     /// Objects whose names begin with a directory, by name.
     pub(crate) async fn list(&self, prefix: &str) -> Result<Vec<ObjectMeta>> {
-        let found =
-            self.place.objects.list(Some(&Path::from(prefix))).take(NAMES_MAX + 1).try_collect().await;
-        let mut found: Vec<ObjectMeta> = found.map_err(ArchiveError::store(format!("listing {prefix}")))?;
+        let path = Path::from(prefix);
+        let found = self.place.objects.list(Some(&path)).take(NAMES_MAX + 1).try_collect();
+        let failed = ArchiveError::store(format!("listing {prefix}"));
+        let mut found: Vec<ObjectMeta> = listed(prefix, async { found.await.map_err(failed) }).await?;
         if found.len() > NAMES_MAX {
             return Err(ArchiveError::damaged(prefix, format!("it has more than {NAMES_MAX} objects")));
         }
@@ -308,15 +309,17 @@ impl Archive {
 
     /// Names of the directories in a directory.
     pub(crate) async fn list_directories(&self, prefix: &str) -> Result<Vec<String>> {
-        let found = self.place.objects.list_with_delimiter(Some(&Path::from(prefix))).await;
-        let found = found.map_err(ArchiveError::store(format!("listing {prefix}")))?;
+        let path = Path::from(prefix);
+        let failed = ArchiveError::store(format!("listing {prefix}"));
+        let found = self.place.objects.list_with_delimiter(Some(&path));
+        let found = listed(prefix, async { found.await.map_err(failed) }).await?;
         let names = found.common_prefixes.iter().filter_map(|path| path.filename());
         Ok(names.map(str::to_owned).collect())
     }
 
     /// Reads an object of at most so many bytes.
     pub(crate) async fn get(&self, name: &str, bytes_max: usize) -> Result<Bytes> {
-        read(&*self.place.objects, name, bytes_max).await
+        Ok(self.large.read(&*self.place.objects, name, bytes_max).await?.content.freeze())
     }
 
     pub(crate) async fn put(&self, name: &str, content: Vec<u8>) -> Result<()> {
@@ -325,7 +328,8 @@ impl Archive {
     }
 
     pub(crate) async fn get_sealed(&self, name: &str, bytes_max: usize) -> Result<Vec<u8>> {
-        self.keys.open(name, &self.get(name, bytes_max).await?)
+        let mut sealed = self.large.read(&*self.place.objects, name, bytes_max).await?;
+        self.keys.open(name, &mut sealed.content)
     }
 
     /// Writes what others go by: only as the owner.
@@ -383,38 +387,6 @@ impl Archive {
     }
 }
 
-/// Does something with so many bytes that is tried again when it fails: a store that is silent
-/// must not keep it from that for as long as other requests may take.
-pub(crate) async fn soon<T>(action: &str, bytes: usize, work: impl Future<Output = Result<T>>) -> Result<T> {
-    let patience = PATIENCE + Duration::from_secs((bytes / SLOWEST_LINE) as u64);
-    let done = tokio::time::timeout(patience, work).await;
-    done.unwrap_or_else(|_| {
-        Err(ArchiveError::Silent { action: action.to_owned(), seconds: patience.as_secs() })
-    })
-}
-
-/// Reads an object, whose store is not trusted to end it.
-async fn read(objects: &dyn ObjectStore, name: &str, bytes_max: usize) -> Result<Bytes> {
-    let reading = || ArchiveError::store(format!("reading {name}"));
-    let too_long = || ArchiveError::damaged(name, format!("it has more than {bytes_max} bytes"));
-    let found = objects.get(&Path::from(name)).await.map_err(reading())?;
-    if found.meta.size > bytes_max as u64 {
-        return Err(too_long());
-    }
-    // A file that grows meanwhile is read no further than it was long.
-    let GetResultPayload::Stream(mut pieces) = found.payload else {
-        return found.bytes().await.map_err(reading());
-    };
-    let mut content = BytesMut::new();
-    while let Some(piece) = pieces.try_next().await.map_err(reading())? {
-        if content.len() + piece.len() > bytes_max {
-            return Err(too_long());
-        }
-        content.extend_from_slice(&piece);
-    }
-    Ok(content.freeze())
-}
-
 /// Writes an object unless there is one of that name.
 async fn put_new(objects: &dyn ObjectStore, name: &str, content: Vec<u8>) -> Result<()> {
     let options = PutOptions::from(PutMode::Create);
@@ -423,22 +395,5 @@ async fn put_new(objects: &dyn ObjectStore, name: &str, content: Vec<u8>) -> Res
             Ok(())
         }
         Err(error) => Err(ArchiveError::store(format!("writing {name}"))(error)),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use object_store::memory::InMemory;
-
-    use super::*;
-
-    #[tokio::test]
-    async fn of_an_object_no_more_is_read_than_such_a_one_has() {
-        // Answers in pieces, as buckets do.
-        let objects = InMemory::new();
-        objects.put(&Path::from("packs/a"), vec![7; 100].into()).await.expect("written");
-        assert_eq!(read(&objects, "packs/a", 100).await.expect("read").len(), 100);
-        let refused = read(&objects, "packs/a", 99).await.expect_err("too long").to_string();
-        assert_eq!(refused, "packs/a is damaged: it has more than 99 bytes");
     }
 }

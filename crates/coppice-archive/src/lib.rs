@@ -36,6 +36,7 @@ mod seal;
 mod sweep;
 mod times;
 mod wal;
+mod whole;
 mod write;
 
 pub use archive::{Archive, BaseName};

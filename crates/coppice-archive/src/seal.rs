@@ -101,12 +101,12 @@ impl Keys {
     }
 
     /// The content of an object that [`seal`](Self::seal) made under this name.
-    pub(crate) fn open(&self, name: &str, sealed: &[u8]) -> Result<Vec<u8>> {
+    /// It is decrypted where it is: some are long.
+    pub(crate) fn open(&self, name: &str, sealed: &mut [u8]) -> Result<Vec<u8>> {
         let unreadable = || ArchiveError::damaged(name, "it is not what was written there");
-        let (nonce, text) = sealed.split_at_checked(NONCE_LEN).ok_or_else(unreadable)?;
+        let (nonce, text) = sealed.split_at_mut_checked(NONCE_LEN).ok_or_else(unreadable)?;
         let nonce = Nonce::try_assume_unique_for_key(nonce).map_err(|_| unreadable())?;
-        let mut text = text.to_vec();
-        let opened = self.objects.open_in_place(nonce, Aad::from(name.as_bytes()), &mut text);
+        let opened = self.objects.open_in_place(nonce, Aad::from(name.as_bytes()), text);
         let opened = opened.map_err(|_| unreadable())?;
         zstd::stream::decode_all(&*opened).map_err(|error| ArchiveError::damaged(name, error.to_string()))
     }

@@ -5,9 +5,13 @@ use std::collections::HashMap;
 
 use chrono::{DateTime, Utc};
 use coppice_core::{VolumeId, random};
+use futures_util::{StreamExt as _, TryStreamExt as _};
+use object_store::ObjectStore as _;
+use object_store::path::Path;
 use parking_lot::Mutex;
 
-use crate::{Archive, Result};
+use crate::whole::{NAMES_MAX, listed, soon};
+use crate::{Archive, ArchiveError, Result};
 
 /// The last part of a name that sorts by time.
 pub(crate) fn stamp(time_ms: i64) -> String {
@@ -49,14 +53,30 @@ impl Archive {
         let mut newest = i64::MIN;
         // Another process may have written them.
         for place in places.iter().filter(|_| !is_known) {
-            let found = self.list(place).await?.into_iter();
-            let times = found.map(|object| time_of(object.location.as_ref()).timestamp_millis());
-            newest = times.fold(newest, i64::max);
+            newest = newest.max(self.newest_ahead(place, now).await?);
         }
         let mut times = self.times.0.lock();
         let newest = times.entry(what.to_owned()).or_insert(newest);
         *newest = now.timestamp_millis().max(newest.saturating_add(1));
         Ok(DateTime::from_timestamp_millis(*newest).unwrap_or(now))
+    }
+
+    /// The newest time in a directory, if that is ahead of the clock: the others, which may be very many, need not be
+    /// listed. Everybody's logs wait for it.
+    async fn newest_ahead(&self, place: &str, now: DateTime<Utc>) -> Result<i64> {
+        let (prefix, offset) =
+            (Path::from(place), Path::from(format!("{place}/{:015}", now.timestamp_millis())));
+        let action = format!("listing {place}");
+        let objects = self.place.objects.list_with_offset(Some(&prefix), &offset).take(NAMES_MAX);
+        let newest = objects.try_fold(i64::MIN, async |newest, object| {
+            Ok(newest.max(time_of(object.location.as_ref()).timestamp_millis()))
+        });
+        let newest = async { newest.await.map_err(ArchiveError::store(action.as_str())) };
+        match self.place.is_sorted {
+            true => soon(&action, 0, newest).await,
+            // A directory is read as a whole.
+            false => listed(place, newest).await,
+        }
     }
 
     /// Forgets what is known of a volume of which nothing is left.

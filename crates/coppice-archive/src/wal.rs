@@ -9,8 +9,8 @@ use futures_util::TryStreamExt as _;
 use object_store::ObjectMeta;
 use object_store::path::Path;
 
-use crate::archive::{NAMES_MAX, soon};
 use crate::manifest::Manifest;
+use crate::whole::{NAMES_MAX, listed, soon};
 use crate::{Archive, ArchiveError, BaseFacts, BaseName, Result};
 
 /// Longest piece of a log.
@@ -117,7 +117,8 @@ impl Archive {
     pub async fn log_behind(&self, base: &Manifest, until: Option<DateTime<Utc>>) -> Result<Vec<LogPiece>> {
         let BaseFacts { volume, log_end, taken_ms, .. } = base.facts();
         let Some(base_end) = log_end else { return Ok(vec![]) };
-        let (mut pieces, beyond) = self.pieces_behind(base, *base_end, until).await?;
+        let behind = self.pieces_behind(base, *base_end, until);
+        let (mut pieces, beyond) = listed(&format!("wal/{volume}"), behind).await?;
         let Some(until) = until else { return Ok(pieces) };
         let mut reached = *base_end;
         for piece in &pieces {

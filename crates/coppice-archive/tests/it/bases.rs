@@ -128,6 +128,8 @@ fn nothing_goes_that_a_base_may_need_which_is_known_of_and_can_not_be_read() {
     assert_eq!(store.objects("packs").len(), aside);
     fs::write(&manifest, bytes).expect("written");
     assert_eq!(sweep(&[]).expect("swept"), 0);
+    fs::write(&manifest, "junk").expect("written");
+    assert_eq!(sweep(&[]).expect("swept"), 0, "it was read before");
 }
 
 #[test]
