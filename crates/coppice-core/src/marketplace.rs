@@ -49,6 +49,8 @@ pub fn license_of(arn: &str) -> &str {
 pub struct SubscriptionNews {
     /// What tells its license apart.
     pub license: String,
+    /// The same as AWS writes it here.
+    pub license_arn: String,
     /// The account that pays.
     pub account: String,
     /// When it happened.

@@ -58,15 +58,8 @@ impl Store {
         expires_at: DateTime<Utc>,
     ) -> Result<()> {
         let mut tx = self.begin().await?;
-        sqlx::query(
-            "insert into marketplace_subscriptions (license_id, license_arn, account_id) values ($1, $2, $3)
-             on conflict (license_id) do nothing",
-        )
-        .bind(purchase.license())
-        .bind(&purchase.license_arn)
-        .bind(&purchase.account)
-        .execute(&mut *tx)
-        .await?;
+        let Purchase { license_arn, account } = purchase;
+        self.subscription_know_in_tx(&mut tx, [purchase.license(), license_arn, account]).await?;
         sqlx::query(ARRIVALS).execute(&mut *tx).await?;
         sqlx::query(
             "insert into marketplace_arrivals (secret_hash, license_id, expires_at) values ($1, $2, $3)",
@@ -77,6 +70,24 @@ impl Store {
         .execute(&mut *tx)
         .await?;
         tx.commit().await?;
+        Ok(())
+    }
+
+    /// Keeps that there is a subscription, unless that is known.
+    async fn subscription_know_in_tx(
+        &self,
+        tx: &mut Tx,
+        [license, license_arn, account]: [&str; 3],
+    ) -> Result<()> {
+        sqlx::query(
+            "insert into marketplace_subscriptions (license_id, license_arn, account_id) values ($1, $2, $3)
+             on conflict (license_id) do nothing",
+        )
+        .bind(license)
+        .bind(license_arn)
+        .bind(account)
+        .execute(&mut **tx)
+        .await?;
         Ok(())
     }
 
@@ -199,7 +210,13 @@ impl Store {
 
     /// Writes down what AWS says of a subscription, unless it has said something later already; of two things of the
     /// same moment the end counts. False when nothing is otherwise. The organization must be locked by the transaction.
+    /// An end is written down also where nobody has come with the subscription: what AWS gave its buyer is good for
+    /// hours, and must not bring what pays no more.
     pub async fn subscription_told_in_tx(&self, tx: &mut Tx, news: &SubscriptionNews) -> Result<bool> {
+        if news.is_end {
+            let known = self.subscription_know_in_tx(tx, [&news.license, &news.license_arn, &news.account]);
+            known.await?;
+        }
         let done = sqlx::query(
             "update marketplace_subscriptions set told_at = $3,
                  ended_at = case when $4 then coalesce(ended_at, $3) end,

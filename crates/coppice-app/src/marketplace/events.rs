@@ -169,6 +169,7 @@ fn news(body: &str, product_code: &str) -> std::result::Result<Option<Subscripti
     }
     Ok(Some(SubscriptionNews {
         license: license_of(&license.arn).to_owned(),
+        license_arn: license.arn,
         account: acceptor.account_id,
         at: event.time,
         is_end,

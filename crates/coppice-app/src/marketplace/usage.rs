@@ -253,8 +253,9 @@ impl AwsMarketplace {
         if last != Some(NOT_SUBSCRIBED) {
             return Ok(());
         }
-        let UsageRecord { license, account, .. } = record.clone();
-        self.apply_news(&SubscriptionNews { license, account, at: Utc::now(), is_end: true }).await
+        let UsageRecord { license, license_arn, account, .. } = record.clone();
+        let news = SubscriptionNews { license, license_arn, account, at: Utc::now(), is_end: true };
+        self.apply_news(&news).await
     }
 }
 

@@ -354,6 +354,19 @@ fn the_end_of_a_subscription_is_charged_and_disables_however_messages_come() {
 }
 
 #[test]
+fn a_subscription_that_ended_before_its_buyer_came_pays_for_nothing() {
+    let sold = sold();
+    sold.aws.tell(&event(ENDED, "l-early", Utc::now(), |_| {}));
+    wait_for("it was read", PATIENCE, || (sold.aws.waiting() == 0).then_some(()));
+    sold.aws.buy("token-early", "l-early", "123456789012");
+    let mut browser = Browser::default();
+    sold.sign_in(&mut browser);
+    sold.arrive(&mut browser, "token-early");
+    let page = sold.get(&mut browser, PLACE);
+    assert!(page.status == 409 && page.text().contains("It is over"), "{}", page.text());
+}
+
+#[test]
 fn a_license_of_which_aws_says_for_a_day_that_nobody_pays_by_it_is_over() {
     let sold = Sold::start();
     let organization = sold.new_customer("unsaid");
