@@ -49,6 +49,9 @@ pub(crate) const LINKING: Bound = Bound { kind: "linking", max: 30, span: QUARTE
 /// Asking Stripe for the organizations of one holder: it counts what is asked for all.
 pub(crate) const STRIPE: Bound = Bound { kind: "stripe", max: 60, span: QUARTER };
 
+/// Asking Orb for invoices of the organizations of one holder: as with Stripe.
+pub(crate) const ORB: Bound = Bound { kind: "orb", max: 100, span: QUARTER };
+
 /// Attempts that are counted.
 #[derive(Clone)]
 pub(crate) struct Attempts {

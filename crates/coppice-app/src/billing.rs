@@ -14,7 +14,9 @@ use coppice_core::{Error, ErrorCode, InvoiceId, OrganizationId, Result};
 use coppice_store::{Invoice, MissingInvoice, Store, UsageGrouping, UsageQuery, UsageRow};
 
 use crate::Access;
+use crate::attempts::{Attempts, ORB};
 use crate::orb::OrbApi;
+use crate::secrets::MasterKey;
 use crate::stripe::Stripe;
 
 /// Decimals of a quantity.
@@ -78,16 +80,24 @@ pub struct Billing {
     /// Who makes the invoices, if not the platform.
     orb: Option<Arc<OrbApi>>,
     stripe: Stripe,
+    attempts: Attempts,
 }
 
 impl Billing {
     pub(crate) fn new(
-        store: Store,
+        (store, key): (Store, Arc<MasterKey>),
         prices: Option<PriceList>,
         orb: Option<Arc<OrbApi>>,
         stripe: Stripe,
     ) -> Self {
-        Self { store, prices, orb, stripe }
+        let attempts = Attempts::new(store.clone(), key);
+        Self { store, prices, orb, stripe, attempts }
+    }
+
+    /// Counts what Orb is to be asked.
+    async fn count(&self, organization: &OrganizationId) -> Result<()> {
+        let holder = self.store.organization_holder(organization).await?;
+        self.attempts.count(ORB, holder.as_str()).await
     }
 
     /// Whether anybody is charged here.
@@ -140,6 +150,7 @@ impl Billing {
     ) -> Result<InvoicePage> {
         let organization = &access.organization.id;
         if let Some(orb) = &self.orb {
+            self.count(organization).await?;
             return orb.list_invoices(organization, cursor, count_max).await;
         }
         let after = match cursor {
@@ -179,6 +190,7 @@ impl Billing {
         if let Some(orb) = &self.orb {
             let id = &access.organization.id;
             let subscription = self.store.orb_subscription(id).await?.ok_or_else(none)?;
+            self.count(id).await?;
             return orb.upcoming_invoice(id, &subscription).await?.ok_or_else(none);
         }
         let prices = self.prices.as_ref().ok_or_else(none)?;

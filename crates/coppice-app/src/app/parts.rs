@@ -107,8 +107,8 @@ impl Paying {
         let public_url = &config.public_url;
         let orb_api = config.orb.clone().map(|orb| Arc::new(OrbApi::new(orb)));
         let orb_nudge = Arc::<Notify>::default();
-        let kept = (store.clone(), key.clone());
-        let stripe = Stripe::new(kept, config.stripe.clone(), public_url.clone(), orb_nudge.clone());
+        let kept = (store.clone(), key);
+        let stripe = Stripe::new(kept.clone(), config.stripe.clone(), public_url.clone(), orb_nudge.clone());
         let deletions = Deletions::new(store.clone(), orb_api.is_some());
         let subscriptions = Subscriptions::new(store.clone(), stripe.clone());
         let organizations = Organizations::new(
@@ -121,13 +121,13 @@ impl Paying {
             public_url.clone(),
         );
         let marketplace = AwsMarketplace::new(
-            (store.clone(), key),
+            kept.clone(),
             config.marketplace.clone(),
             audit.clone(),
             organizations.clone(),
             subscriptions,
         );
-        let billing = Billing::new(store.clone(), config.prices.clone(), orb_api.clone(), stripe.clone());
+        let billing = Billing::new(kept, config.prices.clone(), orb_api.clone(), stripe.clone());
         let orb = Orb::new(store, orb_api, stripe.clone(), deletions.clone(), orb_nudge);
         Self { organizations, deletions, stripe, orb, billing, marketplace }
     }

@@ -195,6 +195,19 @@ fn every_sealed_hour_is_counted_once_at_orb_whatever_fails_on_the_way() {
 }
 
 #[test]
+fn orb_is_asked_so_often_for_the_organizations_of_one_owner() {
+    let billed = Billed::start();
+    let organization = billed.new_customer("asks");
+    let paths = ["invoices", "invoices/upcoming"];
+    for at in 0..100 {
+        billed.billing(&organization, paths[at % 2]).expect(200);
+    }
+    for path in paths {
+        billed.billing(&organization, path).expect_error(429, "rate_limited");
+    }
+}
+
+#[test]
 fn invoices_and_what_comes_are_as_orb_has_them_and_never_somebody_elses() {
     let billed = billed();
     let (http, orb) = (&billed.http, &billed.orb);
