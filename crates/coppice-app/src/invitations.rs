@@ -12,7 +12,7 @@ mod newcomers;
 use std::sync::Arc;
 
 use chrono::Utc;
-use coppice_core::access::{Scope, check_fresh};
+use coppice_core::access::{CredentialId, Scope, check_fresh};
 use coppice_core::audit::RequestOrigin;
 use coppice_core::limits::{
     INVITATION_DAYS, INVITATIONS_PER_HOUR_MAX, INVITATIONS_PER_OWNER_AND_HOUR_MAX, OrganizationLimits,
@@ -217,7 +217,7 @@ impl Invitations {
     /// `invitation_not_found`, also when it is for somebody else;
     /// `invitation_not_pending`, `member_limit_reached`
     pub async fn accept(&self, access: &PersonalAccess, token: &str) -> Result<Accepted> {
-        self.join(&access.user, token).await
+        self.join(&access.user, &access.caller.credential, token).await
     }
 
     /// As [`Invitations::accept`], for a user who has signed in to a page,
@@ -238,18 +238,24 @@ impl Invitations {
         let organization = found.as_ref().filter(is_theirs).map(|invitation| &invitation.organization);
         let invitation = found.as_ref().map(|invitation| &invitation.id);
         let line = self.audit.begin_acceptance(&session.user, organization, invitation, origin).await?;
-        let outcome = self.join(&session.user, token).await;
+        let credential = CredentialId::Browser(session.id_hash.clone());
+        let outcome = self.join(&session.user, &credential, token).await;
         self.audit.end_with(&line, &outcome).await;
         outcome
     }
 
-    async fn join(&self, user: &UserId, token: &str) -> Result<Accepted> {
+    async fn join(&self, user: &UserId, credential: &CredentialId, token: &str) -> Result<Accepted> {
         let account = self.store.user_find(user).await?.ok_or_else(link_not_found)?;
         let (mut tx, invitation) = self.take_invitation(token).await?;
         if !account.email.eq_ignore_ascii_case(&invitation.email) {
             return Err(link_not_found());
         }
         check_not_from_vercel(&self.store, user).await?;
+        // Whoever takes an account that somebody else made ends all that let them in.
+        self.store.user_hold_in_tx(&mut tx, user).await?;
+        if !self.store.credential_lives_in_tx(&mut tx, credential).await? {
+            return Err(Error::Unauthenticated { code: ErrorCode::InvalidToken });
+        }
         let role = self.add_in_tx(&mut tx, user, &invitation).await?;
         commit_with_answer(tx, None).await?;
         Ok(Accepted { organization: invitation.organization, role })

@@ -5,7 +5,7 @@ use coppice_core::branch::Branch;
 use coppice_core::organization::Organization;
 use coppice_core::project::Project;
 use coppice_core::target::{InBranch, InProject};
-use coppice_core::{BranchId, Error, ErrorCode, OrganizationId, Result};
+use coppice_core::{BranchId, Error, ErrorCode, OrganizationId, Result, UserId};
 use coppice_store::{Store, Tx};
 
 use crate::access::{Access, not_a_member, organization_disabled};
@@ -52,6 +52,23 @@ pub(crate) async fn check_member_in_tx(
     match store.member_role_in_tx(tx, organization, user).await? {
         Some(role) => check_role(Some(role), scope),
         None => Err(not_a_member(organization)),
+    }
+}
+
+/// Makes sure that a browser's session did not end since it was looked for: nothing is done by right of it
+/// afterwards. If it goes on, it does until the transaction ends.
+///
+/// # Errors
+/// `invalid_token`
+pub(crate) async fn check_session_in_tx(
+    store: &Store,
+    tx: &mut Tx,
+    user: &UserId,
+    id_hash: &str,
+) -> Result<()> {
+    match store.browser_session_lives_in_tx(tx, user, id_hash).await? {
+        true => Ok(()),
+        false => Err(Error::Unauthenticated { code: ErrorCode::InvalidToken }),
     }
 }
 

@@ -111,11 +111,16 @@ impl Store {
     }
 
     /// Makes a subscription a user's; false when it is somebody else's, pays for something, or is over. One whose
-    /// organization is deleted is free for whoever comes with it; what that used is charged by it all the same.
-    pub async fn subscription_take(&self, license: &str, user: &UserId) -> Result<bool> {
+    /// organization is deleted is free for whoever comes with it; what that used is charged by it all the same. False
+    /// as well when the user's browser session with the hash `session` has ended.
+    pub async fn subscription_take(&self, license: &str, user: &UserId, session: &str) -> Result<bool> {
         let mut tx = self.begin().await?;
-        // First, and alone: a statement that waits for a row sees the organization that this got meanwhile as if it
-        // were not there.
+        // The user first, as everywhere.
+        if !self.browser_session_lives_in_tx(&mut tx, user, session).await? {
+            return Ok(false);
+        }
+        // Before it is looked at, and alone: a statement that waits for a row sees the organization that this got
+        // meanwhile as if it were not there.
         sqlx::query("select from marketplace_subscriptions where license_id = $1 for update")
             .bind(license)
             .execute(&mut *tx)

@@ -15,7 +15,7 @@ use coppice_core::{Error, ErrorCode};
 use coppice_oauth::params::Params;
 use zeroize::Zeroizing;
 
-use super::body::{PageForm, PageQuery, secret};
+use super::body::{PageQuery, Posted, secret};
 use super::browser::Browser;
 use super::places::PASSWORD;
 use super::showing::{ask_anew, keep};
@@ -129,7 +129,7 @@ fn holdings_of(account: &InvitedAccount) -> (Option<String>, Option<String>) {
 }
 
 /// `POST /invitation`
-async fn accept_invitation(State(app): State<App>, browser: Browser, PageForm(form): PageForm) -> Response {
+async fn accept_invitation(State(app): State<App>, Posted(browser, form): Posted) -> Response {
     if !browser.made(&form, INVITATION) {
         return error::stale_form();
     }
@@ -335,7 +335,7 @@ fn without_passwords(app: &App) -> Response {
 }
 
 /// `POST /account/password`
-async fn change_password(State(app): State<App>, browser: Browser, PageForm(form): PageForm) -> Response {
+async fn change_password(State(app): State<App>, Posted(browser, form): Posted) -> Response {
     let Some(session) = &browser.session else { return redirect(&places::sign_in(&browser, PASSWORD)) };
     if !browser.made(&form, PASSWORD) {
         return error::stale_form();

@@ -10,7 +10,7 @@ use coppice_oauth::client::Trust;
 use coppice_oauth::params::Params;
 use coppice_oauth::{OAuthError, OAuthErrorCode};
 
-use super::body::{PageForm, PageQuery};
+use super::body::{PageQuery, Posted};
 use super::browser::Browser;
 use super::{KnownRealm, error, redirect, sign_in};
 use crate::pages::{self, ANSWER_FIELD, ConsentPage, Form};
@@ -24,8 +24,7 @@ const CONSENT_PATH: &str = "/oauth/consent";
 /// site, so it is made to ask again.
 pub(super) async fn authorize_posted(
     Extension(realm): Extension<KnownRealm>,
-    browser: Browser,
-    PageForm(params): PageForm,
+    Posted(browser, params): Posted,
 ) -> Response {
     redirect(&browser.path(&format!("{}?{}", realm.authorize_path(), params.encode())))
 }
@@ -125,7 +124,7 @@ fn ask(
 }
 
 /// `POST /oauth/consent`
-pub(super) async fn consent(State(app): State<App>, browser: Browser, PageForm(form): PageForm) -> Response {
+pub(super) async fn consent(State(app): State<App>, Posted(browser, form): Posted) -> Response {
     let outcome = decide(&app, &browser, &form).await;
     outcome.unwrap_or_else(|response| response)
 }

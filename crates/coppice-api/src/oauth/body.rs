@@ -1,14 +1,16 @@
 //! What requests bring, in their bodies and queries; what can't be read is
 //! refused in the words of who sent it.
 
-use axum::extract::{FromRequest, FromRequestParts, Request};
+use axum::extract::{FromRef, FromRequest, FromRequestParts, Request};
 use axum::http::StatusCode;
 use axum::http::request::Parts;
 use axum::response::Response;
+use coppice_app::App;
 use coppice_oauth::OAuthError;
 use coppice_oauth::params::Params;
 use zeroize::Zeroizing;
 
+use super::browser::Browser;
 use super::error;
 use crate::arrival::{Received, STRANGERS, Senders, Unread, no_room};
 use crate::pages::{self, Message};
@@ -46,15 +48,19 @@ impl<S: Send + Sync> FromRequestParts<S> for PageQuery {
     }
 }
 
-/// The form that a page sends.
+/// The form that a page sends, and the browser that sends it. Who is signed in there is asked when all of the form is
+/// here, for it comes when its sender likes, and meanwhile their session may have ended.
 #[derive(Debug)]
-pub(super) struct PageForm(pub(super) Params);
+pub(super) struct Posted(pub(super) Browser, pub(super) Params);
 
-impl<S: Send + Sync> FromRequest<S> for PageForm {
+impl<S: Send + Sync> FromRequest<S> for Posted
+where
+    App: FromRef<S>,
+{
     type Rejection = Response;
 
-    async fn from_request(request: Request, _state: &S) -> Result<Self, Self::Rejection> {
-        let (parts, body) = request.into_parts();
+    async fn from_request(request: Request, state: &S) -> Result<Self, Self::Rejection> {
+        let (mut parts, body) = request.into_parts();
         let body = STRANGERS.read(body, Senders::of(&parts)).await.map_err(|unread| {
             let (status, what) = match unread {
                 Unread::NoRoom => return error::page(&no_room()),
@@ -72,7 +78,8 @@ impl<S: Send + Sync> FromRequest<S> for PageForm {
             let next = "Go back, load the page again, and try once more.";
             pages::error(status, &Message { title: "That did not work", what, next, ..Message::default() })
         })?;
-        Params::parse(&body).map(Self).map_err(|refusal| error::wrong_request(&refusal))
+        let form = Params::parse(&body).map_err(|refusal| error::wrong_request(&refusal))?;
+        Ok(Self(Browser::from_request_parts(&mut parts, state).await?, form))
     }
 }
 

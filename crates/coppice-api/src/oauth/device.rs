@@ -5,7 +5,7 @@ use axum::response::Response;
 use coppice_app::{App, BrowserSession, Device};
 use coppice_oauth::params::Params;
 
-use super::body::{PageForm, PageQuery};
+use super::body::{PageQuery, Posted};
 use super::browser::Browser;
 use super::{error, sign_in};
 use crate::pages::{self, ANSWER_FIELD, DeviceCodePage, DeviceConfirmationPage, Form};
@@ -56,11 +56,7 @@ fn ask_code(browser: &Browser, code: &str, problem: Option<&str>) -> Response {
 }
 
 /// `POST /oauth/device`
-pub(super) async fn device_posted(
-    State(app): State<App>,
-    browser: Browser,
-    PageForm(posted): PageForm,
-) -> Response {
+pub(super) async fn device_posted(State(app): State<App>, Posted(browser, posted): Posted) -> Response {
     let code = posted.get(USER_CODE).unwrap_or_default();
     let Some(session) = recent(&app, &browser) else { return ask_to_sign_in(&app, &browser, code).await };
     let answer = posted.get(ANSWER_FIELD);

@@ -7,7 +7,7 @@ use axum::response::Response;
 use coppice_app::App;
 use coppice_oauth::params::Params;
 
-use super::body::{PageForm, PageQuery};
+use super::body::{PageQuery, Posted};
 use super::browser::Browser;
 use super::showing::go_on;
 use super::{error, places};
@@ -45,11 +45,7 @@ pub(super) async fn show_link(
 }
 
 /// `POST /oauth/link`
-pub(super) async fn follow_link(
-    State(app): State<App>,
-    browser: Browser,
-    PageForm(form): PageForm,
-) -> Response {
+pub(super) async fn follow_link(State(app): State<App>, Posted(browser, form): Posted) -> Response {
     if !browser.made(&form, places::LINK) {
         return error::stale_form();
     }

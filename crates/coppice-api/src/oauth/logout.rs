@@ -8,7 +8,7 @@ use coppice_oauth::OAuthError;
 use coppice_oauth::client::Trust;
 use coppice_oauth::params::Params;
 
-use super::body::{PageForm, PageQuery};
+use super::body::{PageQuery, Posted};
 use super::browser::Browser;
 use super::{error, redirect};
 use crate::pages::{self, CSRF_FIELD, Form, Link, SignOutPage};
@@ -44,11 +44,7 @@ pub(super) async fn logout(
 
 /// `POST /oauth/logout`. What is no form of ours is a client's: a browser sends
 /// no cookies with a form of another site, so it is made to ask again.
-pub(super) async fn logout_posted(
-    State(app): State<App>,
-    browser: Browser,
-    PageForm(form): PageForm,
-) -> Response {
+pub(super) async fn logout_posted(State(app): State<App>, Posted(browser, form): Posted) -> Response {
     if form.get(CSRF_FIELD).is_none() {
         return redirect(&browser.path(&format!("{PATH}?{}", form.encode())));
     }

@@ -14,7 +14,7 @@ use coppice_core::sign_up::SignUp;
 use coppice_core::{Error, ErrorCode, OrganizationId};
 use zeroize::Zeroizing;
 
-use super::body::{PageForm, secret};
+use super::body::{Posted, secret};
 use super::browser::Browser;
 use super::{cookies, error, places, redirect};
 use crate::pages::{self, BoughtPage, Form, Link, Message, Newcomer, SubscriptionPage};
@@ -39,7 +39,7 @@ pub(super) fn routes() -> Router<App> {
 }
 
 /// `POST /marketplace/aws`
-async fn arrive(State(app): State<App>, browser: Browser, PageForm(form): PageForm) -> Response {
+async fn arrive(State(app): State<App>, Posted(browser, form): Posted) -> Response {
     if !app.marketplace.is_there() {
         return not_here();
     }
@@ -155,12 +155,7 @@ fn why_not(arrived: &ArrivedSubscription, session: &BrowserSession) -> Option<&'
 }
 
 /// `POST /marketplace/aws/organization`
-async fn redeem(
-    State(app): State<App>,
-    browser: Browser,
-    headers: HeaderMap,
-    PageForm(form): PageForm,
-) -> Response {
+async fn redeem(State(app): State<App>, headers: HeaderMap, Posted(browser, form): Posted) -> Response {
     let Some(session) = &browser.session else { return redirect(&places::sign_in(&browser, PLACE)) };
     let kept = kept(&app, &headers);
     match app.marketplace.arrival(&kept).await {

@@ -8,7 +8,7 @@ use coppice_app::{App, BrowserSession, Enrolment, PasskeyRemoved};
 use coppice_core::Error;
 use coppice_core::name::is_unseen;
 
-use super::body::PageForm;
+use super::body::Posted;
 use super::browser::Browser;
 use super::places::{self, PASSKEYS};
 use super::second_factor::{PASSKEY, show_codes};
@@ -94,7 +94,7 @@ fn name_problem(name: &str) -> Option<&'static str> {
 }
 
 /// `POST /account/passkeys`
-async fn add(State(app): State<App>, browser: Browser, PageForm(form): PageForm) -> Response {
+async fn add(State(app): State<App>, Posted(browser, form): Posted) -> Response {
     let Some(session) = &browser.session else { return redirect(&places::sign_in(&browser, PASSKEYS)) };
     if !browser.made(&form, PASSKEYS) {
         return error::stale_form();
@@ -119,7 +119,7 @@ async fn add(State(app): State<App>, browser: Browser, PageForm(form): PageForm)
 }
 
 /// `POST /account/passkeys/remove`
-async fn remove(State(app): State<App>, browser: Browser, PageForm(form): PageForm) -> Response {
+async fn remove(State(app): State<App>, Posted(browser, form): Posted) -> Response {
     let Some(session) = &browser.session else { return redirect(&places::sign_in(&browser, PASSKEYS)) };
     if !browser.made(&form, REMOVE) {
         return error::stale_form();

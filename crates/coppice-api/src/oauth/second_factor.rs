@@ -11,7 +11,7 @@ use coppice_app::{
 use coppice_core::Error;
 use coppice_oauth::params::Params;
 
-use super::body::{PageForm, secret};
+use super::body::{Posted, secret};
 use super::browser::Browser;
 use super::places::{self, AUTHENTICATOR, SECOND_FACTOR};
 use super::showing::ask_anew;
@@ -138,7 +138,7 @@ pub(super) fn show_codes(codes: &RecoveryCodes, is_first: bool) -> Response {
 }
 
 /// `POST /account/second-factor/app`
-async fn add(State(app): State<App>, browser: Browser, PageForm(form): PageForm) -> Response {
+async fn add(State(app): State<App>, Posted(browser, form): Posted) -> Response {
     let Some(session) = &browser.session else { return redirect(&places::sign_in(&browser, AUTHENTICATOR)) };
     let secret = form.get(SECRET).unwrap_or_default();
     if !browser.made(&form, &purpose(secret)) {
@@ -160,7 +160,7 @@ async fn add(State(app): State<App>, browser: Browser, PageForm(form): PageForm)
 }
 
 /// `POST /account/second-factor/recovery-codes`
-async fn renew(State(app): State<App>, browser: Browser, PageForm(form): PageForm) -> Response {
+async fn renew(State(app): State<App>, Posted(browser, form): Posted) -> Response {
     let Some(session) = &browser.session else { return redirect(&places::sign_in(&browser, SECOND_FACTOR)) };
     if !browser.made(&form, RENEW) {
         return error::stale_form();
@@ -181,7 +181,7 @@ async fn renew(State(app): State<App>, browser: Browser, PageForm(form): PageFor
 }
 
 /// `POST /account/second-factor/remove`
-async fn remove(State(app): State<App>, browser: Browser, PageForm(form): PageForm) -> Response {
+async fn remove(State(app): State<App>, Posted(browser, form): Posted) -> Response {
     let Some(session) = &browser.session else { return redirect(&places::sign_in(&browser, SECOND_FACTOR)) };
     if !browser.made(&form, REMOVE) {
         return error::stale_form();

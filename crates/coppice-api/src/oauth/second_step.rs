@@ -9,7 +9,7 @@ use coppice_app::{App, HalfSignIn, SecondStep, SignIn};
 use coppice_core::Error;
 use coppice_oauth::params::Params;
 
-use super::body::{PageForm, PageQuery};
+use super::body::{PageQuery, Posted};
 use super::browser::{Browser, NEXT, own_path};
 use super::places::{self, SECOND_STEP};
 use super::second_factor::{proof, refusal};
@@ -74,7 +74,7 @@ async fn try_page(
 }
 
 /// `POST /oauth/sign-in/second-step`
-async fn posted(State(app): State<App>, browser: Browser, PageForm(form): PageForm) -> Response {
+async fn posted(State(app): State<App>, Posted(browser, form): Posted) -> Response {
     let outcome = finish(&app, &browser, &form).await;
     outcome.unwrap_or_else(|failed| error::page(&failed))
 }

@@ -7,7 +7,7 @@ use coppice_core::Result;
 use coppice_oauth::params::Params;
 use zeroize::Zeroizing;
 
-use super::body::{PageForm, PageQuery};
+use super::body::{PageQuery, Posted};
 use super::browser::{ANEW, Browser, NEXT, own_path};
 use super::showing::go_on;
 use super::{error, places, redirect};
@@ -76,11 +76,7 @@ pub(super) async fn asked(app: &App, next: &str) -> Result<Option<Authorization>
 }
 
 /// `POST /oauth/sign-in`
-pub(super) async fn sign_in_posted(
-    State(app): State<App>,
-    browser: Browser,
-    PageForm(form): PageForm,
-) -> Response {
+pub(super) async fn sign_in_posted(State(app): State<App>, Posted(browser, form): Posted) -> Response {
     let next = form.get(NEXT).and_then(own_path).unwrap_or("/");
     let email = form.get("email").unwrap_or_default();
     if !browser.made(&form, &purpose(next)) {

@@ -8,7 +8,7 @@ use axum::response::Response;
 use coppice_app::{App, VercelArrival};
 use coppice_core::Error;
 
-use super::body::{PageForm, PageQuery};
+use super::body::{PageQuery, Posted};
 use super::browser::Browser;
 use super::showing::go_on;
 use super::{error, places};
@@ -34,7 +34,7 @@ pub(super) async fn show_arrival(browser: Browser, PageQuery(params): PageQuery)
 }
 
 /// `POST /vercel/sign-in`
-pub(super) async fn arrive(State(app): State<App>, browser: Browser, PageForm(form): PageForm) -> Response {
+pub(super) async fn arrive(State(app): State<App>, Posted(browser, form): Posted) -> Response {
     if !browser.made(&form, places::VERCEL) {
         return error::stale_form();
     }

@@ -34,6 +34,23 @@ impl Browser {
         self.keep(answer)
     }
 
+    /// Sends a form whose fields come when something has been done meanwhile.
+    pub(crate) fn post_slowly(
+        &self,
+        http: &Http,
+        path: &str,
+        fields: String,
+        meanwhile: impl FnOnce(),
+    ) -> Answer {
+        http.slowly(("POST", path), &[HOST, FORM, ("cookie", &self.cookies())], fields, meanwhile)
+    }
+
+    /// What it keeps of who is signed in.
+    pub(crate) fn session(&self) -> &str {
+        let found = self.jar.iter().find(|(name, _)| name == "coppice-session");
+        &found.expect("somebody is signed in").1
+    }
+
     pub(crate) fn post(&mut self, http: &Http, path: &str, fields: &str) -> Answer {
         let answer = http.send_text("POST", path, &[HOST, FORM, ("cookie", &self.cookies())], fields);
         self.keep(answer)

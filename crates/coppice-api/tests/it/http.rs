@@ -264,24 +264,36 @@ impl Http {
         answer
     }
 
-    /// Sends a request whose body comes when something has been done meanwhile, after its head was read.
+    /// As [`Http::slowly`], of JSON.
     pub(crate) fn as_key_slowly(
         &self,
         key: &str,
-        (method, path): (&str, &str),
+        at: (&str, &str),
         body: &Value,
+        meanwhile: impl FnOnce(),
+    ) -> Answer {
+        let key = format!("Bearer {key}");
+        let headers = [("authorization", key.as_str()), ("content-type", "application/json")];
+        self.slowly(at, &headers, body.to_string(), meanwhile)
+    }
+
+    /// Sends a request whose body comes when something has been done meanwhile, after its head was read.
+    pub(crate) fn slowly(
+        &self,
+        (method, path): (&str, &str),
+        headers: &[(&str, &str)],
+        text: String,
         meanwhile: impl FnOnce(),
     ) -> Answer {
         let (asked, is_asked) = std::sync::mpsc::channel();
         let (send, comes) = tokio::sync::oneshot::channel();
-        let text = body.to_string();
         let body = Body::from_stream(futures_util::stream::once(async move {
             let _ = asked.send(());
             comes.await.map_err(std::io::Error::other)
         }));
         let request = Request::builder().method(method).uri(path.replace("{org}", self.organization()));
-        let request = request.header(header::AUTHORIZATION, format!("Bearer {key}"));
-        let request = request.header(header::CONTENT_TYPE, "application/json").body(body).expect("a request");
+        let request = headers.iter().fold(request, |request, (name, value)| request.header(*name, *value));
+        let request = request.body(body).expect("a request");
         let answer = self.runtime.spawn(answer_of(self.router.clone(), request));
         is_asked.recv_timeout(PATIENCE).expect("the body is asked for");
         meanwhile();
@@ -355,6 +367,11 @@ impl Http {
     /// The secret of a link that signs the first user in.
     pub(crate) fn new_sign_in_link(&self) -> String {
         self.runtime.block_on(self.app.identity.first_sign_in_link()).expect("a link").to_string()
+    }
+
+    /// Does what is below the pages and the API.
+    pub(crate) fn in_app<T>(&self, work: impl AsyncFnOnce(&App) -> T) -> T {
+        self.runtime.block_on(work(&self.app))
     }
 
     /// Does what an operator does.

@@ -2,6 +2,8 @@
 //! to them: nothing that let in whoever made one does so from then on.
 
 use coppice_app::{new_sign_in_link, operator};
+use coppice_core::ErrorCode;
+use coppice_core::audit::RequestOrigin;
 use coppice_test_support::{Answer, text_of};
 use serde_json::{Value, json};
 
@@ -211,4 +213,61 @@ fn whom_an_operator_lets_in_to_an_account_that_nobody_verified_owns_it() {
     let csrf = field(&page, "csrf").to_owned();
     assert_eq!(owner.post(&http, "/oauth/link", &format!("csrf={csrf}&token={}", &*secret)).status, 303);
     assert_eq!(owner.whom(&http), email);
+}
+
+#[test]
+fn what_is_being_sent_by_who_made_an_account_comes_to_nothing_once_its_owner_has_come() {
+    let (http, email) = (shared(), "cso@corp.example");
+    let mut squatter = Squatter::of(&http, email);
+    let page = squatter.browser.get(&http, "/account/password").text();
+    let password =
+        format!("csrf={}&password={HERS}&new_password={OWN}&repeated_password={OWN}", field(&page, "csrf"));
+    let hers = company(&http);
+    let page = squatter.browser.get(&http, &invite(&http, &hers, email)).text();
+    let invitation =
+        ["csrf", "token", "mailed"].map(|name| format!("{name}={}", field(&page, name))).join("&");
+    let session = squatter.browser.session().to_owned();
+    let session = http.in_app(async |app| app.identity.browser_session(&session).await.expect("it answers"));
+    let session = session.expect("she is signed in");
+
+    let reclaims = || {
+        let taken = http.operate(async |store, key| {
+            let user = operator::find_user(store, email).await.expect("an account");
+            new_sign_in_link(store, key, &user).await.expect("a link").1
+        });
+        assert!(taken.is_some_and(|taken| taken.has_password), "it was unverified");
+    };
+    let late = squatter.browser.post_slowly(&http, "/account/password", password, reclaims);
+    assert!(late.header("location").starts_with("/oauth/sign-in"), "{} {}", late.status, late.text());
+    assert!(http.asks(&format!("select password is null from users where email = '{email}'")));
+    squatter.is_out(&http, email);
+
+    let is_member = format!(
+        "select exists (select from members where user_id = '{}' and organization_id = '{hers}')",
+        squatter.user
+    );
+    // Ends as well while the request is on its way to the metastore.
+    let (_, token) = invitation.split_once("&token=").expect("a token");
+    let token = token.split('&').next().expect("its end");
+    let joined =
+        http.in_app(async |app| app.invitations.accept_as(&session, token, &RequestOrigin::default()).await);
+    assert_eq!(joined.expect_err("the session has ended").code(), ErrorCode::InvalidToken);
+    assert!(!http.asks(&is_member));
+
+    // Also without an owner who comes: by a session that is ended meanwhile.
+    let mut owner = Browser::default();
+    let secret = http.operate(async |store, key| {
+        let user = operator::find_user(store, email).await.expect("an account");
+        new_sign_in_link(store, key, &user).await.expect("a link").0
+    });
+    let page = owner.get(&http, &coppice_api::sign_in_link("", &secret)).text();
+    let link = format!("csrf={}&token={}", field(&page, "csrf"), &*secret);
+    assert_eq!(owner.post(&http, "/oauth/link", &link).status, 303);
+    let page = owner.get(&http, &format!("/invitation?token={token}")).text();
+    let fields = format!("csrf={}&token={token}&mailed=", field(&page, "csrf"));
+    let ends =
+        || http.metastore(&format!("delete from browser_sessions where user_id = '{}'", squatter.user));
+    let late = owner.post_slowly(&http, "/invitation", fields, ends);
+    assert_eq!(late.status, 400, "{}", late.text());
+    assert!(!http.asks(&is_member));
 }

@@ -17,6 +17,7 @@ use coppice_store::{AuthorizationCode, BrowserSession, NewSession, Tx};
 use super::Identity;
 use super::tokens::{ACCESS_LIFETIME, Granted, TOKEN_TYPE};
 use super::{IdentityError, IdentityResult};
+use crate::rows::check_session_in_tx;
 use crate::{AccountEvent, AccountEventKind};
 
 /// A code has to be redeemed within this time.
@@ -221,10 +222,7 @@ impl Identity {
 
     /// As [`Identity::check_goes_on`], of the session of a user with this hash.
     pub(super) async fn check_lives(&self, tx: &mut Tx, user: &UserId, id_hash: &str) -> Result<(), Error> {
-        match self.store.browser_session_lives_in_tx(tx, user, id_hash).await? {
-            true => Ok(()),
-            false => Err(Error::Unauthenticated { code: ErrorCode::InvalidToken }),
-        }
+        check_session_in_tx(&self.store, tx, user, id_hash).await
     }
 
     /// Tells the client of an error.

@@ -9,7 +9,7 @@ use coppice_core::access::Principal;
 use coppice_core::audit::RequestOrigin;
 use coppice_core::marketplace::Purchase;
 use coppice_core::organization::{Organization, Role};
-use coppice_core::{Error, ErrorCode, OrganizationId, Result, UserId, name};
+use coppice_core::{Error, ErrorCode, OrganizationId, Result, name};
 use coppice_failpoint::failpoint;
 use coppice_oauth::random;
 use coppice_store::{ArrivedSubscription, BrowserSession};
@@ -21,7 +21,7 @@ use super::AwsMarketplace;
 use super::api::{AwsApi, AwsError};
 use crate::asking;
 use crate::attempts::{ARRIVAL, source};
-use crate::rows::lock_organization_in_tx;
+use crate::rows::{check_session_in_tx, lock_organization_in_tx};
 use crate::subscriptions::{hour_of, used};
 
 /// How long a browser may take to say which organization it is for.
@@ -142,23 +142,28 @@ impl AwsMarketplace {
         let line =
             self.audit.begin_registration(&session.user, organization, &arrived.license, origin).await?;
         let outcome = match payable {
-            Payable::New(name) => self.redeem_for_new(&session.user, &arrived.license, name).await,
+            Payable::New(name) => self.redeem_for_new(session, &arrived.license, name).await,
             Payable::Known(_) => self.redeem_for(session, &arrived.license, organization).await,
         };
         self.audit.end_with(&line, &outcome).await;
         outcome
     }
 
-    async fn redeem_for_new(&self, user: &UserId, license: &str, name: &str) -> Result<OrganizationId> {
+    async fn redeem_for_new(
+        &self,
+        session: &BrowserSession,
+        license: &str,
+        name: &str,
+    ) -> Result<OrganizationId> {
         let name = name.trim();
         let is_long = !(1..=NAME_LENGTH_MAX).contains(&name.chars().count());
         let problem = is_long.then(|| format!("must have 1 to {NAME_LENGTH_MAX} characters"));
         if let Some(problem) = problem.or_else(|| name::problem(name)) {
             return Err(Error::invalid_field("name", problem));
         }
-        self.take_subscription(user, license).await?;
+        self.take_subscription(session, license).await?;
         failpoint!("marketplace.taken");
-        let (organization, _) = self.organizations.make(user, name, Some(license)).await?;
+        let (organization, _) = self.organizations.make(&session.user, name, Some(license)).await?;
         Ok(organization.id)
     }
 
@@ -171,9 +176,10 @@ impl AwsMarketplace {
     ) -> Result<OrganizationId> {
         let id = organization.ok_or_else(not_for_them)?;
         let user = &session.user;
-        self.take_subscription(user, license).await?;
+        self.take_subscription(session, license).await?;
         let mut tx = self.store.begin().await?;
         let locked = lock_organization_in_tx(&self.store, &mut tx, id).await?;
+        check_session_in_tx(&self.store, &mut tx, user, &session.id_hash).await?;
         // It may have been theirs only when it was shown to them.
         let role = self.store.member_role_in_tx(&mut tx, id, user).await?;
         if !may_pay_for(session, role, &locked) {
@@ -187,8 +193,8 @@ impl AwsMarketplace {
         Ok(id.clone())
     }
 
-    async fn take_subscription(&self, user: &UserId, license: &str) -> Result<()> {
-        match self.store.subscription_take(license, user).await? {
+    async fn take_subscription(&self, session: &BrowserSession, license: &str) -> Result<()> {
+        match self.store.subscription_take(license, &session.user, &session.id_hash).await? {
             true => Ok(()),
             false => Err(used()),
         }

@@ -9,6 +9,8 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use chrono::{DateTime, DurationRound as _, TimeDelta, Utc};
+use coppice_app::Payable;
+use coppice_core::audit::RequestOrigin;
 use coppice_test_support::{text_of, wait_for};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
@@ -75,6 +77,31 @@ fn event(kind: &str, license: &str, time: DateTime<Utc>, change: impl FnOnce(&mu
 
 const ENDED: &str = "License Deprovisioned - Manufacturer";
 const UPDATED: &str = "License Updated - Manufacturer";
+
+#[test]
+fn nobody_buys_anything_by_right_of_a_session_that_has_ended() {
+    let sold = sold();
+    sold.aws.buy("token-late", "l-late", "111122224444");
+    let mut browser = Browser::default();
+    assert_eq!(sold.arrive(&mut browser, "token-late").status, 303);
+    sold.sign_in(&mut browser);
+    let kept = |name: &str| {
+        let found = browser.0.iter().find_map(|cookie| cookie.strip_prefix(name)?.strip_prefix('='));
+        found.expect("a cookie").to_owned()
+    };
+    let (kept, session) = (kept("coppice-marketplace"), kept("coppice-session"));
+    let redeemed = sold.http.in_app(async |app| {
+        let origin = RequestOrigin::default();
+        let session = app.identity.browser_session(&session).await.expect("it answers").expect("signed in");
+        app.identity.sign_out(&session, &origin).await.expect("it answers");
+        let payable = Payable::New("Late".to_owned());
+        app.marketplace.redeem(&session, &kept, &payable, &origin).await
+    });
+    redeemed.expect_err("the session has ended");
+    assert!(
+        sold.http.asks("select user_id is null from marketplace_subscriptions where license_id = 'l-late'")
+    );
+}
 
 #[test]
 fn who_comes_from_aws_makes_an_organization_that_aws_pays_for_once() {
