@@ -5,6 +5,8 @@
 //! shown to the person and nobody is sent anywhere.
 
 use chrono::{DateTime, TimeDelta, Utc};
+use coppice_core::access::Grant;
+use coppice_core::operation::needs_fresh_sign_in;
 
 use crate::client::{Client, Trust};
 use crate::error::{OAuthError, OAuthErrorCode};
@@ -12,7 +14,7 @@ use crate::issuer::Issuers;
 use crate::params::{Params, encode};
 use crate::pkce::Challenge;
 use crate::resource::Resource;
-use crate::scope::Scopes;
+use crate::scope::{OFFLINE_ACCESS, Scopes};
 
 /// Longest `state` or `nonce`.
 const TEXT_MAX: usize = 4096;
@@ -239,11 +241,24 @@ fn max_age(params: &Params) -> Result<Option<TimeDelta>, OAuthError> {
     Ok(Some(TimeDelta::seconds(i64::from(seconds))))
 }
 
+/// What is known of the person that a request is about.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Visitor {
+    /// When they signed in, if they did.
+    pub signed_in_at: Option<DateTime<Utc>>,
+    /// Whether they showed just now who they are.
+    pub is_fresh: bool,
+    /// Whether they agreed to this before, or do not have to.
+    pub has_consent: bool,
+}
+
 /// What has to happen next.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AuthorizationStep {
     /// The person signs in, anew if they are signed in.
     SignIn,
+    /// The person is signed in, and shows anew who they are.
+    ShowAnew,
     /// The person is asked whether the client may.
     AskConsent,
     /// The client gets its answer.
@@ -253,35 +268,34 @@ pub enum AuthorizationStep {
 }
 
 impl AuthorizationRequest {
-    /// Decides what is next for a person who signed in at `signed_in_at`, if
-    /// they did, and who agreed to this before, or did not have to, if
-    /// `has_consent`.
-    pub fn step(
-        &self,
-        signed_in_at: Option<DateTime<Utc>>,
-        has_consent: bool,
-        now: DateTime<Utc>,
-    ) -> AuthorizationStep {
+    /// Decides what is next.
+    pub fn step(&self, who: Visitor, now: DateTime<Utc>) -> AuthorizationStep {
         let is_recent = |at: DateTime<Utc>| self.max_age.is_none_or(|max_age| now - at <= max_age);
-        if self.prompt.sign_in || !signed_in_at.is_some_and(is_recent) {
-            return match self.prompt.none {
-                true => AuthorizationStep::Refuse(OAuthError::new(
-                    OAuthErrorCode::LoginRequired,
-                    "nobody is signed in",
-                )),
-                false => AuthorizationStep::SignIn,
-            };
+        let asks = self.prompt.consent || !who.has_consent;
+        let (step, code, why) = if self.prompt.sign_in || !who.signed_in_at.is_some_and(is_recent) {
+            (AuthorizationStep::SignIn, OAuthErrorCode::LoginRequired, "nobody is signed in")
+        } else if asks && self.prompt.none {
+            (AuthorizationStep::AskConsent, OAuthErrorCode::ConsentRequired, "the person was not asked")
+        } else if !who.is_fresh && self.lets_stay(asks) {
+            let why = "the person did not just now show who they are";
+            (AuthorizationStep::ShowAnew, OAuthErrorCode::LoginRequired, why)
+        } else if asks {
+            return AuthorizationStep::AskConsent;
+        } else {
+            return AuthorizationStep::Answer;
+        };
+        match self.prompt.none {
+            true => AuthorizationStep::Refuse(OAuthError::new(code, why)),
+            false => step,
         }
-        if self.prompt.consent || !has_consent {
-            return match self.prompt.none {
-                true => AuthorizationStep::Refuse(OAuthError::new(
-                    OAuthErrorCode::ConsentRequired,
-                    "the person was not asked",
-                )),
-                false => AuthorizationStep::AskConsent,
-            };
-        }
-        AuthorizationStep::Answer
+    }
+
+    /// Whether whoever finds a browser signed in could stay by this: as by a key, which is made for as much only after
+    /// a fresh sign-in. A client that is let in without a question ends with the browser's session, unless it goes on
+    /// offline.
+    fn lets_stay(&self, asks: bool) -> bool {
+        let grant = Grant { scopes: self.scopes.of_api(), ..Grant::everything() };
+        (asks || self.scopes.has(OFFLINE_ACCESS)) && needs_fresh_sign_in(&grant)
     }
 }
 
@@ -422,11 +436,40 @@ mod tests {
             ("&max_age=9", at(9), true, "Answer"),
             ("&max_age=0", at(9), true, "SignIn"),
         ] {
-            let step = match code(more).expect("well-formed").step(signed_in_at, has_consent, now) {
-                AuthorizationStep::Refuse(error) => error.code.as_str().to_owned(),
-                other => format!("{other:?}"),
-            };
-            assert_eq!(step, expected, "{more} {signed_in_at:?}");
+            assert_eq!(
+                next(more, Visitor { signed_in_at, is_fresh: true, has_consent }, now),
+                expected,
+                "{more}"
+            );
+        }
+    }
+
+    /// The next step, in a word.
+    fn next(more: &str, who: Visitor, now: DateTime<Utc>) -> String {
+        match code(more).expect("well-formed").step(who, now) {
+            AuthorizationStep::Refuse(error) => error.code.as_str().to_owned(),
+            other => format!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn nobody_lets_a_client_stay_who_did_not_show_just_now_who_they_are() {
+        for (more, has_consent, expected) in [
+            ("", false, "ShowAnew"),
+            ("&scope=credentials:read", false, "ShowAnew"),
+            ("&scope=data:read+project:read", false, "ShowAnew"),
+            ("&scope=offline_access+credentials:read", true, "ShowAnew"),
+            ("&scope=offline_access&prompt=none", true, "login_required"),
+            ("&prompt=none", false, "consent_required"),
+            ("&prompt=login", false, "SignIn"),
+            // What ends with the browser's session, and what may only look.
+            ("", true, "Answer"),
+            ("&scope=project:read+offline_access", false, "AskConsent"),
+            ("&scope=project:read+offline_access", true, "Answer"),
+        ] {
+            let now = Utc::now();
+            let who = Visitor { signed_in_at: Some(now), is_fresh: false, has_consent };
+            assert_eq!(next(more, who, now), expected, "{more} {has_consent}");
         }
     }
 

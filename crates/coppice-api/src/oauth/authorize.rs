@@ -12,6 +12,7 @@ use coppice_oauth::{OAuthError, OAuthErrorCode};
 
 use super::body::{PageQuery, Posted};
 use super::browser::Browser;
+use super::showing::ask_anew;
 use super::{KnownRealm, error, redirect, sign_in};
 use crate::pages::{self, ANSWER_FIELD, ConsentPage, Form};
 
@@ -78,11 +79,18 @@ async fn handle(
         (AuthorizationStep::Answer, Some(session)) => {
             Ok(answered(app.identity.answer_authorization(&realm.realm, &authorization, session).await))
         }
+        (AuthorizationStep::ShowAnew, Some(session)) => {
+            Ok(ask_anew(app, browser, session, &once_signed_in(realm, params)))
+        }
         (AuthorizationStep::SignIn, _) | (_, None) => {
-            let next = format!("{}?{}", realm.authorize_path(), after_sign_in(params).encode());
-            Ok(sign_in::page(app, browser, &next, "", None).await)
+            Ok(sign_in::page(app, browser, &once_signed_in(realm, params), "", None).await)
         }
     }
+}
+
+/// Where somebody goes on who has signed in for a request.
+fn once_signed_in(realm: &KnownRealm, params: &Params) -> String {
+    format!("{}?{}", realm.authorize_path(), after_sign_in(params).encode())
 }
 
 fn answered(answer: Result<String, Error>) -> Response {

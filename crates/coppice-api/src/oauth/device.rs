@@ -7,6 +7,7 @@ use coppice_oauth::params::Params;
 
 use super::body::{PageQuery, Posted};
 use super::browser::Browser;
+use super::showing::ask_anew;
 use super::{error, sign_in};
 use crate::pages::{self, ANSWER_FIELD, DeviceCodePage, DeviceConfirmationPage, Form};
 
@@ -18,9 +19,9 @@ fn answering(code: &str) -> String {
     format!("device answer\n{code}")
 }
 
-/// Who is signed in, if they showed not long ago who they are: a device that is let in stays for weeks.
-fn recent<'b>(app: &App, browser: &'b Browser) -> Option<&'b BrowserSession> {
-    browser.session.as_ref().filter(|session| app.identity.signed_in_lately(session))
+/// Who is signed in, if they showed just now who they are: a device that is let in stays for weeks.
+fn fresh<'b>(app: &App, browser: &'b Browser) -> Option<&'b BrowserSession> {
+    browser.session.as_ref().filter(|session| app.identity.was_just_asked(session))
 }
 
 /// `GET /oauth/device`. A code in the address is only filled in: nothing is
@@ -31,7 +32,7 @@ pub(super) async fn device(
     PageQuery(params): PageQuery,
 ) -> Response {
     let code = params.get(USER_CODE).unwrap_or_default();
-    if recent(&app, &browser).is_none() {
+    if fresh(&app, &browser).is_none() {
         return ask_to_sign_in(&app, &browser, code).await;
     }
     ask_code(&browser, code, None)
@@ -42,7 +43,11 @@ async fn ask_to_sign_in(app: &App, browser: &Browser, code: &str) -> Response {
         "" => PATH.to_owned(),
         code => format!("{PATH}?{}", Params::default().with(USER_CODE, code).encode()),
     };
-    sign_in::page(app, browser, &next, "", None).await
+    match &browser.session {
+        // The page to sign in would say nothing of why they are asked once more.
+        Some(session) if app.identity.signed_in_lately(session) => ask_anew(app, browser, session, &next),
+        _ => sign_in::page(app, browser, &next, "", None).await,
+    }
 }
 
 fn form<'a>(action: &'a str, csrf: &'a str, hidden: &'a [(&'a str, &'a str)]) -> Form<'a> {
@@ -58,7 +63,7 @@ fn ask_code(browser: &Browser, code: &str, problem: Option<&str>) -> Response {
 /// `POST /oauth/device`
 pub(super) async fn device_posted(State(app): State<App>, Posted(browser, posted): Posted) -> Response {
     let code = posted.get(USER_CODE).unwrap_or_default();
-    let Some(session) = recent(&app, &browser) else { return ask_to_sign_in(&app, &browser, code).await };
+    let Some(session) = fresh(&app, &browser) else { return ask_to_sign_in(&app, &browser, code).await };
     let answer = posted.get(ANSWER_FIELD);
     let purpose = if answer.is_some() { answering(code) } else { ASK_CODE.to_owned() };
     if !browser.made(&posted, &purpose) {

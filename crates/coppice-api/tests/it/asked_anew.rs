@@ -208,3 +208,54 @@ fn a_client_that_is_let_in_by_a_browser_that_was_found_is_not_let_in_unasked_lat
     });
     assert!(!is_let_in(&signed_in(&http)), "a new password ends what was begun before");
 }
+
+#[test]
+fn no_client_that_is_let_in_by_a_browser_that_was_found_stays() {
+    let http = Http::start(Paying::default());
+    http.metastore(
+        "insert into oauth_clients (id, name, redirect_uris)
+         values ('dyn_agent', 'An agent', '{https://agent.example/cb}')",
+    );
+    let asks = |browser: &str, client: &str, more: &str| {
+        let place = if client == "console" { CALLBACK } else { "https%3A%2F%2Fagent.example%2Fcb" };
+        let request = format!(
+            "/oauth/authorize?client_id={client}&redirect_uri={place}&response_type=code\
+             &code_challenge={CHALLENGE}&code_challenge_method=S256&scope={more}"
+        );
+        http.anonymous("GET", &request, &[HOST, ("cookie", browser)])
+    };
+    let is_led = |answer: &Answer, to: &str| {
+        assert!(answer.header("location").starts_with(to), "{} {}", answer.status, answer.text());
+    };
+    let found = signed_in(&http);
+    let page = asks(&found, "dyn_agent", "offline_access+*").text();
+    assert!(page.contains("An agent") && page.contains("value=\"allow\""), "{page}");
+    let asked = ["csrf", "request", "realm"].iter().fold(Params::default(), |fields, name| {
+        fields.with(name, &field(&page, name).replace("&#38;", "&").replace("&amp;", "&"))
+    });
+
+    http.metastore("update browser_sessions set signed_in_at = now() - interval '1 hour'");
+    for scopes in ["offline_access+*", "*", "credentials:read", "offline_access+data:read"] {
+        is_led(&asks(&found, "dyn_agent", scopes), "/oauth/sign-in?");
+    }
+    let looks = asks(&found, "dyn_agent", "offline_access+project:read").text();
+    assert!(looks.contains("An agent") && looks.contains("value=\"allow\""), "{looks}");
+    let body = asked.with("answer", "allow").encode();
+    let late = http.send_text("POST", "/oauth/consent", &[HOST, FORM, ("cookie", &found)], &body);
+    is_led(&late, "/oauth/authorize?");
+    // The console itself goes on for as long as the browser's session does, and no longer.
+    is_led(&asks(&found, "console", "*"), "http://127.0.0.1:7070/callback?code=");
+    is_led(&asks(&found, "console", "offline_access+*"), "/oauth/sign-in?");
+
+    // A provider that knew the person has not asked them either.
+    let silent = signed_in(&http);
+    http.metastore("update browser_sessions set was_asked = false");
+    let device = http.anonymous("GET", "/oauth/device", &[HOST, ("cookie", &silent)]);
+    for refused in [device, asks(&silent, "dyn_agent", "*")] {
+        assert!(
+            refused.status == 403 && refused.text().contains("Show who you are first"),
+            "{}",
+            refused.text()
+        );
+    }
+}

@@ -5,7 +5,7 @@ use coppice_core::audit::RequestOrigin;
 use coppice_core::{Error, ErrorCode, SessionId, UserId};
 use coppice_oauth::OAuthError;
 use coppice_oauth::authorize::{
-    self, AuthorizationRefusal, AuthorizationRequest, AuthorizationStep, ResponseType,
+    self, AuthorizationRefusal, AuthorizationRequest, AuthorizationStep, ResponseType, Visitor,
 };
 use coppice_oauth::client::Client;
 use coppice_oauth::issuer::Realm;
@@ -68,7 +68,8 @@ impl Identity {
             None => false,
         };
         let signed_in_at = session.map(|session| session.signed_in_at);
-        Ok(authorization.request.step(signed_in_at, has_consent, Utc::now()))
+        let is_fresh = session.is_some_and(|session| self.was_just_asked(session));
+        Ok(authorization.request.step(Visitor { signed_in_at, is_fresh, has_consent }, Utc::now()))
     }
 
     async fn has_consent(

@@ -281,13 +281,13 @@ impl Identity {
         self.replace_password(session, Some(&known.password), new, origin).await
     }
 
-    /// Whether a person signed in so recently that they may let a device in.
+    /// Whether a person signed in not long ago, whether or not they were asked then who they are.
     pub fn signed_in_lately(&self, session: &BrowserSession) -> bool {
         is_recent(session.signed_in_at)
     }
 
-    /// Whether a person may set a first password or a second factor. Whoever
-    /// finds a browser signed in must not be able to keep the account.
+    /// Whether a person may set a first password or a second factor, or let in what goes on without the browser.
+    /// Whoever finds a browser signed in must not be able to keep the account.
     pub fn was_just_asked(&self, session: &BrowserSession) -> bool {
         session.was_asked && is_recent(session.signed_in_at)
     }
