@@ -8,11 +8,12 @@ const LISTENING: &str = "0A";
 const ROOT: u32 = 0;
 
 /// Whether all that listens at an address is an account's, or root's: after its server has ended, another account's
-/// program can listen there and repeat what that one said of itself.
+/// program can listen there and repeat what that one said of itself. None where nothing listens: so anybody's may the
+/// next moment.
 ///
 /// # Errors
 /// When the kernel does not tell.
-pub(super) fn are_of(address: SocketAddr, account: u32) -> io::Result<bool> {
+pub(super) fn are_of(address: SocketAddr, account: u32) -> io::Result<Option<bool>> {
     let mut listening = String::new();
     for table in ["/proc/net/tcp", "/proc/net/tcp6"] {
         match std::fs::read_to_string(table) {
@@ -21,7 +22,9 @@ pub(super) fn are_of(address: SocketAddr, account: u32) -> io::Result<bool> {
             Err(error) => return Err(error),
         }
     }
-    Ok(accounts_at(&listening, address).iter().all(|found| [ROOT, account].contains(found)))
+    let accounts = accounts_at(&listening, address);
+    let are_ours = accounts.iter().all(|found| [ROOT, account].contains(found));
+    Ok((!accounts.is_empty()).then_some(are_ours))
 }
 
 /// The accounts of the sockets that get what is sent to an address: those that listen at it, or, where there are none,
@@ -86,7 +89,13 @@ mod tests {
             text.push_str(&std::fs::read_to_string("/proc/net/tcp6").expect("a table"));
             let found = accounts_at(&text, asked);
             assert_eq!(found, [rustix::process::getuid().as_raw()], "{place}");
-            assert!(are_of(asked, found[0]).expect("tables"));
+            assert_eq!(are_of(asked, found[0]).expect("tables"), Some(true));
+            drop(listener);
+            assert_eq!(
+                are_of(asked, found[0]).expect("tables"),
+                None,
+                "anybody may listen there the next moment"
+            );
         }
     }
 

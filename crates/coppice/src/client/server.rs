@@ -147,8 +147,9 @@ pub(super) async fn of_data_dir(http: &reqwest::Client, data_dir: &Path) -> anyh
     loop {
         let record = ServeRecord::of(data_dir).with_context(stopped)?;
         let url = format!("http://{}", record.reachable_api());
+        let are_ours = listeners::are_of(record.reachable_api(), account).with_context(stopped)?;
         anyhow::ensure!(
-            listeners::are_of(record.reachable_api(), account).with_context(stopped)?,
+            are_ours.with_context(stopped)?,
             "a program of another account listens at {url}, so no key was sent there: find it with `ss -ltnp`, end it, \
              then start the server again"
         );
