@@ -60,7 +60,7 @@ impl Bootstrap {
         let (user, organization, project) =
             (UserId::generate(now), OrganizationId::generate(now), ProjectId::generate(now));
         let (key, password) = (ApiKeySecret::generate(ApiKeyKind::User), new_password());
-        let hash = self.passwords.hash(password.clone(), &Asker::Known(String::new())).await?;
+        let hash = self.passwords.hash(password.clone(), &Asker::Known(String::new(), String::new())).await?;
         let made = FirstAccount { organization, project, key, password };
 
         let mut tx = self.store.begin().await?;

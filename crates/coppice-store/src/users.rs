@@ -1,7 +1,7 @@
 //! Users.
 
 use chrono::{DateTime, Utc};
-use coppice_core::organization::User;
+use coppice_core::organization::{Holder, User};
 use coppice_core::{OrganizationId, UserId, email};
 use sqlx::FromRow;
 
@@ -110,6 +110,13 @@ impl Store {
         let row: Option<UserRow> =
             sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(id.as_str()).fetch_optional(&self.pool).await?;
         Ok(row.map(User::from))
+    }
+
+    /// Who answers for a user; none where there is no such user.
+    pub async fn user_holder(&self, id: &UserId) -> Result<Option<Holder>> {
+        let query = sqlx::query_scalar("select holder from users where id = $1").bind(id.as_str());
+        let holder: Option<String> = query.fetch_optional(&self.pool).await?;
+        Ok(holder.map(Holder::from_trusted))
     }
 
     /// The person with an email address, whatever the case of its ASCII letters

@@ -5,8 +5,9 @@ use std::time::Duration;
 use argon2::password_hash::{PasswordHasher, PasswordVerifier};
 use argon2::{Algorithm, Argon2, Params, Version};
 use coppice_core::audit::RequestOrigin;
-use coppice_core::{Error, Result, network};
-use coppice_turns::{Turn, Turns, do_holding};
+use coppice_core::organization::Holder;
+use coppice_core::{Error, Result, UserId, network};
+use coppice_turns::{PartedTurns, Turn, Turns, do_holding};
 use zeroize::Zeroizing;
 
 use super::line::{Line, Place};
@@ -46,22 +47,29 @@ pub fn hash_password(password: &str) -> Result<String> {
 /// Whoever has a password checked, or made.
 #[derive(Debug)]
 pub(crate) enum Asker {
-    /// Somebody who is signed in, or signs in from where they did before.
-    Known(String),
+    /// Somebody who is signed in, or signs in from where they did before: who answers for the account, and the account.
+    /// From wherever it is one, for addresses cost nothing.
+    Known(String, String),
     /// Anybody else, by the network that they come from.
     Stranger(String),
 }
 
 impl Asker {
+    pub(crate) fn known(holder: &Holder, user: &UserId) -> Self {
+        Self::Known(holder.as_str().to_owned(), user.as_str().to_owned())
+    }
+
     pub(crate) fn stranger(origin: &RequestOrigin) -> Self {
         Self::Stranger(origin.address.map(|address| network::site(address).to_string()).unwrap_or_default())
     }
 }
 
 /// Checks passwords. Of one network one is checked at a time, however many come from there, and
-/// strangers never take all places.
+/// strangers never take all places. Of who was here before, one is checked at a time of those for whom the same one
+/// answers, by turns of their accounts.
 #[derive(Debug)]
 pub(crate) struct Passwords {
+    accounts: PartedTurns<String>,
     known: Turns<String>,
     networks: Turns<String>,
     line: Line,
@@ -70,13 +78,14 @@ pub(crate) struct Passwords {
 /// A place in which a password is checked.
 #[derive(Debug)]
 enum Held {
-    Known { _turn: Turn<String> },
+    Known { _of_account: Turn<String>, _turn: Turn<String> },
     Stranger { _turn: Turn<String>, _place: Place },
 }
 
 impl Default for Passwords {
     fn default() -> Self {
         Self {
+            accounts: PartedTurns::of_each(KNOWN_MAX),
             known: Turns::new(KNOWN_MAX, KNOWN_MAX),
             networks: Turns::of_each(1),
             line: Line::new(STRANGERS_MAX),
@@ -97,7 +106,10 @@ impl Passwords {
     ) -> Result<T> {
         let waiting = async {
             match asker {
-                Asker::Known(who) => Held::Known { _turn: self.known.take(who).await },
+                Asker::Known(holder, account) => Held::Known {
+                    _of_account: self.accounts.take(holder, account).await,
+                    _turn: self.known.take(holder).await,
+                },
                 Asker::Stranger(network) => {
                     let turn = self.networks.take(network).await;
                     Held::Stranger { _turn: turn, _place: self.line.take().await }
@@ -153,7 +165,7 @@ mod tests {
         for _ in 0..STRANGERS_MAX {
             held.push(passwords.line.take().await);
         }
-        let known = Asker::Known("ada@example.net 198.51.100.7".to_owned());
+        let known = asker("usr_1", "usr_1");
         let checked = tokio::time::timeout(Duration::from_secs(60), passwords.verify(text(""), None, &known));
         assert!(!checked.await.expect("it has a place of its own").expect("checked"));
         let asker = here();
@@ -161,6 +173,41 @@ mod tests {
         assert!(futures_util::poll!(&mut stranger).is_pending());
         drop(held);
         assert!(!stranger.await.expect("checked"));
+    }
+
+    fn asker(holder: &str, account: &str) -> Asker {
+        Asker::known(&Holder::from_trusted(holder), &UserId::from_trusted(account))
+    }
+
+    #[tokio::test]
+    async fn nobody_who_was_here_before_waits_for_more_than_one_of_those_that_somebody_else_asks_for() {
+        let passwords = Passwords::default();
+        let (others, own) =
+            (["usr_2", "usr_3"].map(|one| asker("guests of usr_1", one)), asker("usr_4", "usr_4"));
+        let third = asker("guests of usr_1", "usr_5");
+        let checked = parking_lot::Mutex::new(vec![]);
+        let check = async |who: &Asker, name: &'static str| {
+            passwords.run(who, || ()).await.expect("it is checked");
+            checked.lock().push(name);
+        };
+        let held = passwords.known.take(&"somebody".to_owned()).await;
+        let mut many: Vec<_> = (0..40).map(|at| Box::pin(check(&others[at % 2], "other"))).collect();
+        for one in &mut many {
+            assert!(futures_util::poll!(one).is_pending());
+        }
+        let mut later = [Box::pin(check(&own, "own")), Box::pin(check(&third, "third"))];
+        for one in &mut later {
+            assert!(futures_util::poll!(one).is_pending());
+        }
+        drop(held);
+        futures_util::future::join(
+            futures_util::future::join_all(many),
+            futures_util::future::join_all(later),
+        )
+        .await;
+        let checked = checked.into_inner();
+        let place = |name: &str| checked.iter().position(|found| *found == name).expect("it was checked");
+        assert!(place("own") <= 2 && place("third") <= 6, "{checked:?}");
     }
 
     #[tokio::test]

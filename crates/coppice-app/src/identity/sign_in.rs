@@ -144,11 +144,12 @@ impl Identity {
         let found = if is_possible { self.store.user_find_by_email(email).await? } else { None };
         let hash = found.as_ref().and_then(|found| found.password.clone());
         let password = if is_possible { password } else { Zeroizing::default() };
-        let asker =
-            match is_possible && self.store.sign_in_source_is_known(email, &self.key.hash(&from)).await? {
-                true => Asker::Known(who.clone()),
-                false => Asker::stranger(origin),
-            };
+        let is_known =
+            is_possible && self.store.sign_in_source_is_known(email, &self.key.hash(&from)).await?;
+        let asker = match &found {
+            Some(found) if is_known => self.known_asker(&found.user.id).await?,
+            _ => Asker::stranger(origin),
+        };
         let is_right = match self.passwords.verify(password, hash, &asker).await {
             Ok(is_right) => is_right,
             Err(error) => {
@@ -173,6 +174,11 @@ impl Identity {
         self.attempts.take_back(SIGN_IN, &who).await?;
         self.store.sign_in_source_note(&user, &self.key.hash(&from)).await?;
         Ok(found.password.map(|password| Known { user, password }))
+    }
+
+    async fn known_asker(&self, user: &UserId) -> Result<Asker> {
+        let holder = self.store.user_holder(user).await?;
+        Ok(holder.map_or_else(|| Asker::Stranger(String::new()), |holder| Asker::known(&holder, user)))
     }
 
     /// Signs somebody in who showed otherwise who they are, and `was_asked` to
@@ -317,7 +323,8 @@ impl Identity {
         new: Zeroizing<String>,
         origin: &RequestOrigin,
     ) -> Result<PasswordChange> {
-        let hash = match self.passwords.hash(new, &Asker::Known(session.user.as_str().to_owned())).await {
+        let asker = self.known_asker(&session.user).await?;
+        let hash = match self.passwords.hash(new, &asker).await {
             Ok(hash) => hash,
             Err(Error::Invalid { public, .. }) => return Ok(PasswordChange::Unusable(public)),
             Err(error) => return Err(error),
