@@ -11,7 +11,6 @@ use coppice_pgwire::scram::{ScramError, ScramServer};
 use coppice_pgwire::startup::{MINOR_VERSION_LATEST, Startup};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout_at};
-use tokio_util::sync::CancellationToken;
 use tracing::Instrument as _;
 
 use crate::authenticate::{self, ProvenRole};
@@ -46,13 +45,11 @@ pub(crate) struct Arrival {
     began: Instant,
     /// Why it got none.
     pub(crate) refused: Arc<OnceLock<Reason>>,
-    /// Cancelled when it has got one.
-    pub(crate) has_begun: CancellationToken,
 }
 
 impl Arrival {
     pub(crate) fn new(starting: Starting) -> Self {
-        Self { starting, began: Instant::now(), refused: Arc::default(), has_begun: CancellationToken::new() }
+        Self { starting, began: Instant::now(), refused: Arc::default() }
     }
 
     pub(crate) fn began(&self) -> Instant {
@@ -98,7 +95,7 @@ impl Gateway {
         mut place: Place,
         arrival: Arrival,
     ) {
-        let Arrival { starting, began, refused, has_begun } = arrival;
+        let Arrival { starting, began, refused } = arrival;
         let (address, deadline) = (origin.client, began + self.config.startup_timeout);
         let startup = match request {
             Request::Cancel(key) => {
@@ -115,7 +112,6 @@ impl Gateway {
         let ended = match begun {
             Ok((begun, woken)) => {
                 metrics::begun(began.elapsed(), woken);
-                has_begun.cancel();
                 match begun {
                     Begun::Own(server, session, _key) => {
                         let passed = pin!(pass_on(client.connection, server, session, address));

@@ -6,8 +6,10 @@ use std::net::IpAddr;
 use std::sync::{Arc, OnceLock};
 
 use bytes::BytesMut;
+use coppice_core::organization::Holder;
 use coppice_pgwire::encode;
 use tokio::io::{AsyncWriteExt as _, DuplexStream, duplex};
+use tokio::sync::SetOnce;
 use tokio::time::timeout_at;
 use tokio_util::sync::CancellationToken;
 
@@ -38,7 +40,8 @@ pub struct Entrance {
     /// Speaks the PostgreSQL protocol, from the startup packet on.
     pub stream: DuplexStream,
     refused: Arc<OnceLock<Reason>>,
-    has_begun: CancellationToken,
+    signed_in: Arc<SetOnce<Holder>>,
+    has_ended: CancellationToken,
 }
 
 impl Entrance {
@@ -47,9 +50,14 @@ impl Entrance {
         self.refused.clone()
     }
 
-    /// Cancelled when there is a session.
-    pub fn has_begun(&self) -> CancellationToken {
-        self.has_begun.clone()
+    /// Who answers for the branch that the client has signed in to, once it has.
+    pub fn signed_in(&self) -> Arc<SetOnce<Holder>> {
+        self.signed_in.clone()
+    }
+
+    /// Cancelled when the gateway is done with the client. What it has said may still be on its way.
+    pub fn has_ended(&self) -> CancellationToken {
+        self.has_ended.clone()
     }
 }
 
@@ -60,21 +68,25 @@ impl Gateway {
         metrics::connected();
         let arrival = Arrival::new(self.sessions.start());
         let (near, mut far) = duplex(BUFFER_BYTES);
-        let (refused, has_begun) = (arrival.refused.clone(), arrival.has_begun.clone());
-        let entrance = Entrance { stream: near, refused, has_begun };
+        let (refused, has_ended) = (arrival.refused.clone(), CancellationToken::new());
+        let ending = has_ended.clone().drop_guard();
         let place = match self.visitors.enter(Some(visitor.address)) {
             Ok(place) => place,
             Err(full) => {
-                let _ = entrance.refused.set(Reason::TooMany);
+                let _ = refused.set(Reason::TooMany);
                 metrics::refused(Reason::TooMany);
                 let mut message = BytesMut::new();
                 encode::fatal_error(&mut message, &full.refusal().report());
-                self.serve_until_cut(async move { drop(far.write_all(&message).await) });
-                return entrance;
+                self.serve_until_cut(async move {
+                    let _ending = ending;
+                    drop(far.write_all(&message).await);
+                });
+                return Entrance { stream: near, refused, signed_in: Arc::default(), has_ended };
             }
         };
+        let entrance =
+            Entrance { stream: near, refused: refused.clone(), signed_in: place.signed_in(), has_ended };
         let (gateway, displaced) = (self.clone(), place.displaced());
-        let refused = arrival.refused.clone();
         let served = Box::pin(async move {
             let origin = Origin { peer: visitor.address, client: visitor.address };
             let deadline = arrival.began() + gateway.config.startup_timeout;
@@ -92,6 +104,7 @@ impl Gateway {
             }
         });
         self.serve_until_cut(async move {
+            let _ending = ending;
             if until_displaced(displaced, served).await {
                 let _ = refused.set(Reason::TooMany);
             }

@@ -18,6 +18,7 @@ use std::time::{Duration, Instant};
 use coppice_core::network;
 use coppice_core::organization::Holder;
 use parking_lot::Mutex;
+use tokio::sync::SetOnce;
 use tokio_util::sync::CancellationToken;
 
 use crate::ConnectionLimits;
@@ -111,6 +112,8 @@ pub(crate) struct Place {
     displaced: CancellationToken,
     /// Once its client has signed in: with whoever answers for its branch.
     stay: Option<(Holder, Arc<Stay>)>,
+    /// The same, for who took the client in.
+    signed_in: Arc<SetOnce<Holder>>,
 }
 
 impl Counts {
@@ -230,7 +233,8 @@ impl Places {
         if stand == Stand::Starting {
             taken.starting.insert(number, Starter { source, since: now, displaced: displaced.clone() });
         }
-        Ok(Place { places: self.clone(), source, stand, number, displaced, stay: None })
+        let signed_in = Arc::new(SetOnce::new());
+        Ok(Place { places: self.clone(), source, stand, number, displaced, stay: None, signed_in })
     }
 }
 
@@ -238,6 +242,11 @@ impl Place {
     /// Cancelled when the place is another client's before this one has signed in.
     pub(crate) fn displaced(&self) -> CancellationToken {
         self.displaced.clone()
+    }
+
+    /// Who answers for the branch that the client has signed in to, once it has.
+    pub(crate) fn signed_in(&self) -> Arc<SetOnce<Holder>> {
+        self.signed_in.clone()
     }
 
     /// Counts the client to the address that its proxy has told.
@@ -317,6 +326,7 @@ impl Place {
         let stay = Arc::new(Stay { source: self.source, ..Stay::default() });
         taken.staying.entry(holder.clone()).or_default().insert(self.number, stay.clone());
         self.stay = Some((holder.clone(), stay));
+        let _ = self.signed_in.set(holder.clone());
         Ok(())
     }
 }

@@ -1,6 +1,5 @@
 //! The stream of bytes that a WebSocket carries, and its other end in the gateway.
 
-use std::convert::Infallible;
 use std::future::{pending, poll_fn};
 use std::io;
 use std::net::IpAddr;
@@ -9,6 +8,7 @@ use std::time::Duration;
 
 use bytes::BytesMut;
 use coppice_core::network;
+use coppice_core::organization::Holder;
 use coppice_gateway::{Gateway, Reason, Visitor};
 use coppice_pgwire::WireError;
 use coppice_pgwire::encode;
@@ -20,8 +20,9 @@ use parking_lot::Mutex;
 use tokio::io::{
     AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, DuplexStream, ReadHalf, WriteHalf,
 };
-use tokio::sync::Notify;
-use tokio::time::{Instant, timeout, timeout_at};
+use tokio::sync::{Notify, SetOnce};
+use tokio::time::{Instant, sleep, timeout, timeout_at};
+use tokio_util::sync::CancellationToken;
 use zeroize::Zeroizing;
 
 use super::frames::{self, Close, Event, Reader};
@@ -46,6 +47,8 @@ const PASSWORD_BYTES_MAX: usize = 10_000;
 const PING: Duration = Duration::from_secs(30);
 /// How long a client may take to be told the end.
 const FAREWELL: Duration = Duration::from_secs(1);
+/// How long a client may take, when the gateway is done with it, to read what that has said before.
+const REMAINDER: Duration = Duration::from_secs(5);
 
 /// The frames that a client sends.
 struct Incoming<S> {
@@ -155,7 +158,8 @@ impl<S: AsyncRead + AsyncWrite + Send + Unpin> Tunnel<S> {
         }
     }
 
-    /// Serves it to its end. From when it has a session on, somebody answers for the request it came by.
+    /// Serves it to its end. From its sign-in until the gateway is done with it, somebody answers for the request
+    /// it came by.
     pub(super) async fn serve(
         mut self,
         gateway: &Arc<Gateway>,
@@ -185,15 +189,11 @@ impl<S: AsyncRead + AsyncWrite + Send + Unpin> Tunnel<S> {
         let source = network::source(visitor.address);
         let host = opening.host.take().or(visitor.host);
         let entrance = gateway.enter(Visitor { host, ..visitor });
-        let (refused, has_begun) = (entrance.refused(), entrance.has_begun());
-        let keeping = async {
-            has_begun.cancelled().await;
-            let _kept = asked.inspect(Asked::keep);
-            pending::<Infallible>().await
-        };
+        let refused = entrance.refused();
+        let staying = stay(asked, entrance.signed_in(), entrance.has_ended());
         tokio::select! {
             passed = self.pass(entrance.stream, opening, source) => passed?,
-            never = keeping => match never {},
+            () = staying => return Err(io::Error::from(io::ErrorKind::TimedOut).into()),
         }
         Ok(close_of(refused.get().copied()))
     }
@@ -335,6 +335,19 @@ impl<S: AsyncRead + AsyncWrite + Send + Unpin> Tunnel<S> {
     }
 }
 
+/// Keeps the connection of a client that has signed in, and gives that up when the gateway is done with it, which who
+/// reads nothing would not see else. Completes when what is left was not read in time.
+async fn stay(asked: Option<Asked>, signed_in: Arc<SetOnce<Holder>>, has_ended: CancellationToken) {
+    let keeping = async {
+        signed_in.wait().await;
+        asked.iter().for_each(Asked::keep);
+        pending::<()>().await;
+    };
+    has_ended.run_until_cancelled(keeping).await;
+    drop(asked);
+    sleep(REMAINDER).await;
+}
+
 /// Passes on what a client sends until it ends.
 async fn pass_up<S: AsyncRead + AsyncWrite + Send + Unpin>(
     incoming: &mut Incoming<S>,
@@ -374,7 +387,7 @@ async fn pass_down<S: AsyncRead + AsyncWrite + Send + Unpin>(
                     outgoing.flush().await?;
                 }
             }
-            () = tokio::time::sleep(PING) => {
+            () = sleep(PING) => {
                 frames::ping(&mut outgoing.buffer);
                 outgoing.flush().await?;
             }

@@ -40,6 +40,8 @@ pub(crate) struct Told {
     pub(crate) state: BranchState,
     pub(crate) may_wake: bool,
     pub(crate) ip_filtering: IpFiltering,
+    /// Who answers for it.
+    pub(crate) holder: Holder,
 }
 
 struct OneBranch {
@@ -55,9 +57,9 @@ impl Branches for OneBranch {
         if *branch != self.branch {
             return Ok(None);
         }
-        let (state, ip_filtering) = {
+        let (state, ip_filtering, holder) = {
             let told = self.told.lock();
-            (told.state, told.ip_filtering.clone())
+            (told.state, told.ip_filtering.clone(), told.holder.clone())
         };
         // As if it were kept for the sleep: what the server says.
         let kept = match state {
@@ -76,7 +78,7 @@ impl Branches for OneBranch {
             root,
             state,
             message: String::new(),
-            holder: Holder::from_trusted("usr_1"),
+            holder,
             ip_filtering,
             used_up: None,
             kept,
@@ -196,7 +198,9 @@ impl Branch {
             drain_timeout: Duration::from_secs(60),
             fake_salt_secret: [7; 32],
         };
-        let told = Told { state: BranchState::Ready, may_wake: true, ip_filtering: IpFiltering::default() };
+        let holder = Holder::from_trusted("usr_1");
+        let ip_filtering = IpFiltering::default();
+        let told = Told { state: BranchState::Ready, may_wake: true, ip_filtering, holder };
         let (id, told) = (BranchId::generate(), Arc::new(Mutex::new(told)));
         let own_admin = superuser(&postgres).await;
         let branch = OneBranch { postgres, admin: own_admin, branch: id.clone(), told: told.clone() };
@@ -265,6 +269,11 @@ impl Branch {
         let answered = self.ask(&serde_json::json!({ "query": query })).await;
         assert_eq!(answered.status, 200, "{}", answered.body);
         answered.body["rows"].clone()
+    }
+
+    /// Bytes that its clients were sent.
+    pub(crate) fn sent(&self) -> u64 {
+        self.gateway.sessions().traffic_of(&self.id).to_clients
     }
 
     /// How many sessions of the role do something that looks like this.

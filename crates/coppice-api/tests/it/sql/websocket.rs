@@ -4,6 +4,7 @@ use std::net::Ipv4Addr;
 
 use bytes::{Buf as _, BufMut as _, BytesMut};
 use coppice_core::branch::BranchState;
+use coppice_core::organization::Holder;
 use coppice_pgwire::frame::Frame;
 use coppice_pgwire::{encode, statement};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -287,4 +288,37 @@ async fn the_session_of_a_client_that_vanishes_ends() {
     assert_eq!(branch.count_busy("generate_series").await, 1);
     drop(socket);
     branch.eventually("it ends", async || branch.count_busy("generate_series").await == 0).await;
+}
+
+#[tokio::test]
+async fn a_client_that_reads_nothing_keeps_no_connection_when_its_session_was_ended() {
+    // Seven of eight places may be taken by those who have signed in.
+    let branch = Branch::start_with_places(8).await;
+    let host = format!("{}.{DOMAIN}", branch.id);
+    let endless = "select repeat('x', 1000), generate_series(1, 1000000000)";
+    let mut sockets = vec![];
+    for query in ["select 1"; 6].into_iter().chain([endless]) {
+        let mut socket = Socket::open(&branch, &host).await;
+        socket.send(BINARY, &pipelined(&branch.role, &[], PASSWORD, query)).await;
+        socket.messages_until(b'D').await;
+        sockets.push(socket);
+    }
+    let mut last = (0, 0);
+    let stalls = async || {
+        let sent = branch.sent();
+        last = if last.0 == sent { (sent, last.1 + 1) } else { (sent, 0) };
+        last.1 == 50
+    };
+    branch.eventually("whatever is between both is full", stalls).await;
+    branch.told.lock().holder = Holder::from_trusted("usr_2");
+    let mut other = Socket::open(&branch, &host).await;
+    other.send(BINARY, &pipelined(&branch.role, &[], PASSWORD, "select 1")).await;
+    other.messages_until(b'D').await;
+    branch
+        .eventually("the last one gave way", async || branch.count_busy("generate_series").await == 0)
+        .await;
+    // It still reads nothing, and so learns of the end only by what it says.
+    let mut stalled = sockets.pop().expect("the last one");
+    let ended = async || stalled.tcp.write_all(&[PING, 0x80, 0, 0, 0, 0]).await.is_err();
+    branch.eventually("its connection ends", ended).await;
 }
