@@ -7,7 +7,8 @@
 //!
 //! Where strangers of many addresses have taken all, whoever comes gets the place
 //! of the one that has gone longest without signing in. Where clients that have signed in
-//! have, theirs have that are of whoever has most: one that waits, or the last that came.
+//! have, theirs have that are of whoever has most: one that waits, or the last that came
+//! (`shares.rs`).
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
@@ -23,6 +24,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::ConnectionLimits;
 use crate::refusal::Refusal;
+use crate::shares::{NoneLeft, Shares};
 
 /// Places at the door, in all and for one address. Those beyond are sent away
 /// without being listened to.
@@ -67,7 +69,7 @@ struct Taken {
     /// Who has not signed in, but for those at the door, by the order in which they came.
     starting: BTreeMap<u64, Starter>,
     /// Who has signed in, by who answers for the branch, by the same order.
-    staying: HashMap<Holder, BTreeMap<u64, Arc<Stay>>>,
+    staying: Shares<Arc<Stay>>,
     /// How many have come.
     came: u64,
 }
@@ -162,32 +164,16 @@ impl Taken {
         true
     }
 
-    /// Frees the place of a client of who has most, for one of a holder that has fewer; tells whether there
-    /// was one. Who waits for its client to say something loses least.
-    fn give_way(&mut self, to: &Holder) -> bool {
-        let own = self.staying.get(to).map_or(0, BTreeMap::len);
-        let Some((of, stays)) = self.staying.iter().max_by_key(|(_, stays)| stays.len()) else {
-            return false;
-        };
-        if stays.len() <= own + 1 {
-            return false;
+    /// Has a client stay as one of this holder's, where need be instead of one of whoever has most. Who waits for
+    /// its client to say something loses least.
+    fn stay(&mut self, (holder, number): (&Holder, u64), stay: Arc<Stay>, most: usize) -> Result<(), Full> {
+        let is_waiting = |stay: &Arc<Stay>| stay.is_waiting.load(Ordering::Relaxed);
+        let gives_way = self.staying.take((holder, number), stay, most, is_waiting);
+        if let Some((_, gone)) = gives_way.map_err(|NoneLeft| Full::Gateway)? {
+            self.remove(Stand::SignedIn, gone.source);
+            gone.gives_way.cancel();
         }
-        let waiting = stays.iter().find(|(_, stay)| stay.is_waiting.load(Ordering::Relaxed));
-        let Some((number, stay)) = waiting.or_else(|| stays.last_key_value()) else { return false };
-        let (of, number, stay) = (of.clone(), *number, stay.clone());
-        self.forget(&of, number);
-        self.remove(Stand::SignedIn, stay.source);
-        stay.gives_way.cancel();
-        true
-    }
-
-    fn forget(&mut self, of: &Holder, number: u64) {
-        if let Some(stays) = self.staying.get_mut(of) {
-            stays.remove(&number);
-            if stays.is_empty() {
-                self.staying.remove(of);
-            }
-        }
+        Ok(())
     }
 }
 
@@ -316,15 +302,12 @@ impl Place {
             return Err(Full::Address);
         }
         let total = self.places.limits.total;
-        if taken.all.signed_in >= total - total / LEFT && !taken.give_way(holder) {
-            return Err(Full::Gateway);
-        }
+        let stay = Arc::new(Stay { source: self.source, ..Stay::default() });
+        taken.stay((holder, self.number), stay.clone(), total - total / LEFT)?;
         taken.starting.remove(&self.number);
         taken.remove(self.stand, self.source);
         self.stand = Stand::SignedIn;
         taken.add(self.stand, self.source);
-        let stay = Arc::new(Stay { source: self.source, ..Stay::default() });
-        taken.staying.entry(holder.clone()).or_default().insert(self.number, stay.clone());
         self.stay = Some((holder.clone(), stay));
         let _ = self.signed_in.set(holder.clone());
         Ok(())
@@ -339,7 +322,7 @@ impl Drop for Place {
             if stay.gives_way.is_cancelled() {
                 return;
             }
-            taken.forget(holder, self.number);
+            taken.staying.leave(holder, self.number);
         }
         if !self.displaced.is_cancelled() {
             taken.remove(self.stand, self.source);
@@ -485,7 +468,7 @@ mod tests {
         drop((crowd, others, third));
         let taken = places.taken.lock();
         assert_eq!(taken.all, Counts::default());
-        assert!(taken.staying.is_empty() && taken.by_address.is_empty());
+        assert!(taken.staying.is_unused() && taken.by_address.is_empty());
     }
 
     #[test]
