@@ -17,8 +17,9 @@ use tower_http::compression::CompressionLayer;
 use crate::arrival::{CALLERS, Senders};
 use crate::audience::Audience;
 use crate::body::{BodyError, value_in};
+use crate::context::Sender;
 use crate::error::ApiError;
-use crate::identify::{CallerKind, identify, note_route};
+use crate::identify::{identify, note_route};
 use crate::route::RequestRoutes;
 use crate::{context, departure, document, limit_time, panicked, remainder};
 
@@ -39,8 +40,8 @@ pub fn beside(api: Router, way: Router, trusted_proxies: TrustedProxies) -> Rout
 
 /// Notes for the log who sent what came that way, by what the API answered them.
 pub fn note_sender(answered: &response::Parts) {
-    if let Some(CallerKind(kind)) = answered.extensions.get() {
-        context::note_caller(kind);
+    if let Some(Sender { kind, holder }) = answered.extensions.get() {
+        context::note_caller(kind, holder);
     }
 }
 

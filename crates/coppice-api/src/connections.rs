@@ -4,21 +4,29 @@
 //! connections are counted, all together and by address; and one that has not
 //! sent a request yet makes room for the next one. When all have, the network that
 //! holds most gives up the one that has gone longest without a request that
-//! somebody answers for: to be answered slowly costs a stranger nothing.
+//! somebody answers for: to be answered slowly costs a stranger nothing. Nor does it
+//! cost much to be somebody: of the connections on which somebody's requests are
+//! answered, which make no room, no more are kept than leave some for who comes, and
+//! whoever has most of them gives one up for who has fewer.
 
+mod bodies;
 mod table;
 
 use std::net::IpAddr;
-use std::sync::{Arc, Once};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use coppice_core::network;
+use coppice_core::organization::Holder;
 use coppice_core::proxies::TrustedProxies;
 use metrics::{counter, describe_counter, describe_gauge, gauge};
 use parking_lot::Mutex;
 use tokio::sync::{Notify, oneshot};
 use tokio::time::Instant;
 
+pub(crate) use self::bodies::Awaited;
+use self::bodies::Bodies;
 use self::table::Table;
 
 const CONNECTIONS: &str = "coppice_http_connections";
@@ -59,6 +67,7 @@ pub(crate) struct Seat {
     end: Arc<Notify>,
     unread: Arc<Notify>,
     usage: Mutex<Usage>,
+    bodies: Bodies,
 }
 
 /// The way to end a connection on which an answer is not read; in the extensions
@@ -103,7 +112,7 @@ pub(crate) enum Ending {
     FirstRequest,
     /// No request came any more.
     Idle,
-    /// Another connection needed its place while it asked for nothing.
+    /// Another connection needed its place.
     Displaced,
     /// An answer that takes much memory was not read.
     Unread,
@@ -152,7 +161,8 @@ impl Connections {
         let number = table.insert(address, end.clone());
         gauge!(CONNECTIONS).set(table.open.len() as f64);
         let usage = Mutex::new(Usage { has_asked: false, in_progress: 0, kept: 0, since: Instant::now() });
-        Some(Seat { connections: self.clone(), number, end, unread: Arc::default(), usage })
+        let (unread, bodies) = Default::default();
+        Some(Seat { connections: self.clone(), number, end, unread, usage, bodies })
     }
 }
 
@@ -167,12 +177,17 @@ impl Seat {
             table.has_asked(self.number);
         }
         if usage.kept == 0 {
-            table.set_idle(self.number, Some(Instant::now()));
+            table.let_go(self.number, Instant::now());
         }
         drop(table);
         usage.in_progress += 1;
         drop(usage);
-        Asked { seat: self.clone(), kept: Once::new() }
+        Asked { seat: self.clone(), is_kept: AtomicBool::new(false) }
+    }
+
+    /// The body of a request begins to come.
+    pub(crate) fn awaits(&self) -> Awaited {
+        self.bodies.begin()
     }
 
     /// Ends the connection when it is notified, because an answer is not read.
@@ -221,17 +236,25 @@ impl Drop for Seat {
 #[derive(Debug)]
 pub(crate) struct Asked {
     seat: Arc<Seat>,
-    kept: Once,
+    is_kept: AtomicBool,
 }
 
 impl Asked {
-    /// Somebody answers for the request.
-    pub(crate) fn keep(&self) {
-        self.kept.call_once(|| {
-            let mut usage = self.seat.usage.lock();
-            usage.kept += 1;
-            self.seat.connections.table.lock().set_idle(self.seat.number, None);
-        });
+    /// This holder answers for the request, which keeps its connection, unless others do who have fewer. Where several
+    /// holders ask on one, as by a proxy, it is of the one who was first of those that are being answered.
+    pub(crate) fn keep(&self, holder: &Holder) {
+        let seat = &self.seat;
+        let mut usage = seat.usage.lock();
+        let total = seat.connections.limits.total;
+        let is_kept = self.is_kept.load(Ordering::Relaxed);
+        if is_kept
+            || (usage.kept == 0
+                && !seat.connections.table.lock().keep(seat.number, holder, &seat.bodies, total))
+        {
+            return;
+        }
+        usage.kept += 1;
+        self.is_kept.store(true, Ordering::Relaxed);
     }
 }
 
@@ -239,10 +262,10 @@ impl Drop for Asked {
     fn drop(&mut self) {
         let mut usage = self.seat.usage.lock();
         usage.in_progress -= 1;
-        usage.kept -= usize::from(self.kept.is_completed());
+        usage.kept -= usize::from(*self.is_kept.get_mut());
         usage.since = Instant::now();
         if usage.kept == 0 {
-            self.seat.connections.table.lock().set_idle(self.seat.number, Some(usage.since));
+            self.seat.connections.table.lock().let_go(self.seat.number, usage.since);
         }
     }
 }
@@ -286,7 +309,7 @@ mod tests {
     /// A request that somebody answers for.
     fn kept(seat: &Arc<Seat>) -> Asked {
         let asked = seat.asked();
-        asked.keep();
+        asked.keep(&Holder::from_trusted("usr_1"));
         asked
     }
 
@@ -387,7 +410,7 @@ mod tests {
         let mut slow: Vec<_> = strangers.iter().map(|seat| Some(seat.asked())).collect();
         let known = admit(&all, "10.0.1.1").expect("room");
         assert_eq!(has_to_go(&strangers[0]).await, Some(Ending::Displaced), "it has been slow for longest");
-        slow[1].as_ref().expect("in progress").keep();
+        slow[1].as_ref().expect("in progress").keep(&Holder::from_trusted("usr_1"));
         let _known = kept(&known);
         assert!(admit(&all, &of(5)).is_none(), "all of a site are one");
         let other = admit(&all, "10.0.2.1").expect("room");

@@ -5,6 +5,7 @@ use std::sync::{Arc, OnceLock, Weak};
 
 use axum::http::{HeaderMap, HeaderName, HeaderValue};
 use coppice_core::operation::{self, Operation};
+use coppice_core::organization::Holder;
 use tracing::Instrument;
 
 use crate::arrival::Place;
@@ -29,13 +30,22 @@ pub(crate) struct RateState {
     pub(crate) reset_seconds: u32,
 }
 
+/// Who sent a request.
+#[derive(Clone, Debug)]
+pub(crate) struct Sender {
+    /// What kind of caller.
+    pub(crate) kind: &'static str,
+    /// Who answers for them.
+    pub(crate) holder: Holder,
+}
+
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct Context {
     id: String,
     rate: OnceLock<RateState>,
     route: OnceLock<Arc<RequestRoute>>,
-    caller: OnceLock<&'static str>,
+    sender: OnceLock<Sender>,
     /// Its connection's part in it, as long as it is not answered.
     asked: Weak<Asked>,
     audit: Notes,
@@ -57,13 +67,13 @@ pub(crate) fn note_route(route: Arc<RequestRoute>) {
     let _ = CURRENT.try_with(|current| current.route.set(route));
 }
 
-/// Notes what kind of caller sent the request, for the log. Somebody answers for it, so it keeps its connection.
-pub(crate) fn note_caller(kind: &'static str) {
+/// Notes what kind of caller sent the request, for the log, and who answers for it: it keeps its connection for them.
+pub(crate) fn note_caller(kind: &'static str, holder: &Holder) {
     let _ = CURRENT.try_with(|current| {
         if let Some(asked) = current.asked.upgrade() {
-            asked.keep();
+            asked.keep(holder);
         }
-        current.caller.set(kind)
+        current.sender.set(Sender { kind, holder: holder.clone() })
     });
 }
 
@@ -109,8 +119,8 @@ pub(crate) async fn detached<T: Send + 'static>(
 impl Context {
     /// The context of a request that has just come.
     pub(crate) fn new(id: String, asked: Weak<Asked>) -> Self {
-        let (rate, route, caller, place) = Default::default();
-        Self { id, rate, route, caller, asked, audit: Notes::default(), place }
+        let (rate, route, sender, place) = Default::default();
+        Self { id, rate, route, sender, asked, audit: Notes::default(), place }
     }
 
     /// Where the request went.
@@ -121,12 +131,12 @@ impl Context {
     /// The kind of caller; `none` when nobody was asked who it is, or it did
     /// not say.
     pub(crate) fn caller(&self) -> &'static str {
-        self.caller.get().copied().unwrap_or("none")
+        self.sender.get().map_or("none", |sender| sender.kind)
     }
 
-    /// Whether somebody is known who sent it.
-    pub(crate) fn is_answered_for(&self) -> bool {
-        self.caller.get().is_some()
+    /// Who sent it, if that is known.
+    pub(crate) fn sender(&self) -> Option<&Sender> {
+        self.sender.get()
     }
 
     /// Writes what callers are told of it in headers.

@@ -59,7 +59,7 @@ pub(crate) async fn idempotent(
         Err(error @ Error::TooMany { .. }) => return ApiError::from(error).into_response(),
         Err(_) => return next.run(request).await,
     };
-    context::note_caller(kind_of(&credential.caller));
+    context::note_caller(kind_of(&credential.caller), credential.holder());
     if let Err(error) = rates.admit_credential(&credential.caller.credential) {
         return ApiError::from(error).into_response();
     }

@@ -15,10 +15,6 @@ use crate::metrics::OpenRequest;
 use crate::pace::AnsweredFor;
 use crate::route::RequestRoutes;
 
-/// What kind of caller a request was answered to.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct CallerKind(pub(crate) &'static str);
-
 /// Gives the request an id, keeps it for the log and sends it back.
 pub(crate) async fn identify(mut request: Request, next: Next) -> Response {
     let sent = request.headers().get(&REQUEST_ID).and_then(|value| value.to_str().ok());
@@ -52,9 +48,11 @@ async fn answer(request: Request, next: Next, is_options: bool, observed: OpenRe
     context.write_to(response.headers_mut());
     // For whoever stands around the router.
     response.extensions_mut().insert(context.route());
-    response.extensions_mut().insert(CallerKind(context.caller()));
-    if context.is_answered_for() && response.status() != StatusCode::TOO_MANY_REQUESTS {
-        response.extensions_mut().insert(AnsweredFor);
+    if let Some(sender) = context.sender() {
+        response.extensions_mut().insert(sender.clone());
+        if response.status() != StatusCode::TOO_MANY_REQUESTS {
+            response.extensions_mut().insert(AnsweredFor);
+        }
     }
     response
 }

@@ -22,6 +22,8 @@ use hyper::body::{Body as HttpBody, Frame, Incoming, SizeHint};
 use parking_lot::Mutex;
 use tokio::time::{Instant, Sleep, sleep};
 
+use crate::connections::{Awaited, Seat};
+
 /// What a connection may send before it has asked for anything.
 const FIRST_BYTES: i64 = 16 << 10;
 /// What it may send beside its requests: pings, settings, what it has received.
@@ -68,6 +70,8 @@ pub(crate) struct Strangers(DefaultKeyedRateLimiter<IpAddr>);
 pub(crate) struct Arriving {
     body: Incoming,
     pace: Arc<Pace>,
+    /// Until it has come to its end.
+    awaited: Option<Awaited>,
 }
 
 impl Default for Pace {
@@ -172,8 +176,9 @@ impl Strangers {
 }
 
 impl Arriving {
-    pub(crate) fn new(body: Incoming, pace: Arc<Pace>) -> Self {
-        Self { body, pace }
+    pub(crate) fn new(body: Incoming, pace: Arc<Pace>, seat: &Seat) -> Self {
+        let awaited = (!body.is_end_stream()).then(|| seat.awaits());
+        Self { body, pace, awaited }
     }
 }
 
@@ -191,6 +196,9 @@ impl HttpBody for Arriving {
         {
             // With what it is wrapped into.
             self.pace.add(data.len() + data.len() / 16);
+        }
+        if self.body.is_end_stream() || !matches!(frame, Some(Ok(_))) {
+            self.awaited = None;
         }
         Poll::Ready(frame)
     }

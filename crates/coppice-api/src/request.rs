@@ -113,7 +113,7 @@ impl Call {
         let shown = (self.proof.as_ref(), self.address);
         let outcome = self.rates.progress.authenticate(app, shown, target).await;
         match &outcome {
-            Ok(credential) => context::note_caller(kind_of(&credential.caller)),
+            Ok(credential) => context::note_caller(kind_of(&credential.caller), credential.holder()),
             Err(Error::Unauthenticated { .. }) => metrics::authentication_failed(),
             Err(_) => {}
         }

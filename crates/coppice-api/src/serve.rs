@@ -190,7 +190,7 @@ fn service(
         parts.extensions.insert(seat.clone());
         parts.extensions.insert(answers.trusted_proxies.clone());
         let strangers = answers.strangers.clone();
-        let body = Arriving::new(body, in_progress.pace.clone());
+        let body = Arriving::new(body, in_progress.pace.clone(), &seat);
         let answered = answers.router.clone().oneshot(Request::from_parts(parts, body));
         let in_progress = in_progress.clone();
         async move {
@@ -210,11 +210,19 @@ fn service(
 #[cfg(test)]
 mod tests {
     use axum::Extension;
-    use axum::routing::get;
+    use axum::body::Bytes;
+    use axum::middleware::{Next, from_fn};
+    use axum::routing::{get, post};
+    use coppice_core::organization::Holder;
+    use futures_util::stream;
     use hyper::client::conn::http2::{SendRequest, handshake};
     use tokio::io::duplex;
+    use tokio::sync::mpsc;
 
     use super::*;
+    use crate::connections::Ending;
+    use crate::context;
+    use crate::identify::identify;
 
     /// What answers strangers, and somebody who is known, behind this proxy.
     fn answers() -> Answers {
@@ -228,13 +236,20 @@ mod tests {
     /// A connection of HTTP/2 from an address.
     async fn connect(answers: &Answers, from: &str) -> SendRequest<Body> {
         let peer = SocketAddr::new(from.parse().expect("an address"), 1);
-        let limits = ConnectionLimits {
-            total: 1,
-            per_address: 1,
+        let seat = Arc::new(connections(1).admit(peer.ip()).expect("room"));
+        connect_with(answers, peer, seat).await
+    }
+
+    fn connections(total: usize) -> Arc<Connections> {
+        Connections::new(ConnectionLimits {
+            total,
+            per_address: total,
             first_request: IDLE_PATIENCE,
             trusted_proxies: TrustedProxies::default(),
-        };
-        let seat = Arc::new(Connections::new(limits).admit(peer.ip()).expect("room"));
+        })
+    }
+
+    async fn connect_with(answers: &Answers, peer: SocketAddr, seat: Arc<Seat>) -> SendRequest<Body> {
         let (here, there) = duplex(1 << 16);
         let in_progress = Arc::<InProgress>::default();
         let service = service(answers.clone(), peer, (seat, in_progress));
@@ -292,5 +307,37 @@ mod tests {
             }
         }
         assert_eq!(waited, [true, false], "whoever else is behind a proxy would wait with it");
+    }
+
+    #[tokio::test]
+    async fn a_connection_whose_body_does_not_come_makes_room_for_one_of_somebody_else() {
+        let (came, mut has_come) = mpsc::channel(8);
+        let known = move |request: axum::extract::Request, next: Next| {
+            context::note_caller("user", &Holder::from_trusted(request.uri().path()));
+            let _ = came.try_send(());
+            next.run(request)
+        };
+        let router = Router::new().route("/{name}", post(async |_: Bytes| "hello"));
+        let router = router.layer(from_fn(known)).layer(from_fn(identify));
+        let answers = Answers { router, ..answers() };
+        let all = connections(8);
+        let (mut seats, mut answers_to_come) = (vec![], vec![]);
+        let mut post_to = async |path: &str, body: Body| {
+            let peer = SocketAddr::from(([192, 0, 2, 2], 1));
+            let seat = Arc::new(all.admit(peer.ip()).expect("room"));
+            seats.push(seat.clone());
+            let mut client = connect_with(&answers, peer, seat).await;
+            let request = Request::post(path).body(body).expect("a request");
+            answers_to_come.push(tokio::spawn(async move { client.send_request(request).await }));
+            has_come.recv().await.expect("it has come");
+        };
+        for _ in 0..7 {
+            let silent = stream::pending::<Result<Bytes, Infallible>>();
+            post_to("/many", Body::from_stream(silent)).await;
+        }
+        post_to("/few", Body::from("all of it")).await;
+        let answered = answers_to_come.pop().expect("one").await.expect("it ends");
+        assert_eq!(answered.expect("an answer").status(), 200);
+        assert_eq!(seats[0].ended().await, Ending::Displaced, "it was the first whose body has not come");
     }
 }

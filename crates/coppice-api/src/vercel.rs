@@ -16,6 +16,7 @@ use axum::routing::get;
 use axum::{Json, Router};
 use coppice_app::{App, VercelCaller, VercelTerms};
 use coppice_core::audit::RequestOrigin;
+use coppice_core::organization::Holder;
 use coppice_core::vercel::VERCEL_PLAN;
 use coppice_core::{Error, Result};
 use coppice_wire as wire;
@@ -63,7 +64,7 @@ impl FromRequestParts<App> for Visitor {
         let rates = rates_of(parts)?;
         rates.admit_address(client_address(parts))?;
         app.vercel.check_token(bearer_of(&parts.headers)).await?;
-        context::note_caller("vercel");
+        context::note_caller("vercel", &Holder::from_trusted("vercel"));
         Ok(Self)
     }
 }
@@ -81,7 +82,7 @@ impl FromRequestParts<App> for Partner {
         let is_write = parts.method != Method::GET;
         match app.vercel.caller(bearer_of(&parts.headers), installation, is_write).await {
             Ok(caller) => {
-                context::note_caller("vercel");
+                context::note_caller("vercel", &Holder::from_trusted(caller.installation.as_str()));
                 rates.admit_credential(&caller.credential())?;
                 let repeat = Repeat::of(parts, &caller)?;
                 Ok(Self { caller, origin: ClientOrigin::of(parts).0, repeat })

@@ -5,8 +5,15 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use coppice_core::network;
+use coppice_core::organization::Holder;
+use coppice_gateway::Shares;
 use tokio::sync::Notify;
 use tokio::time::Instant;
+
+use super::bodies::Bodies;
+
+/// The part of all connections, as a divisor, that nobody keeps: of them whoever comes gets one.
+const LEFT: usize = 8;
 
 /// See the module.
 #[derive(Debug)]
@@ -28,6 +35,8 @@ pub(super) struct Table {
     idle: BTreeSet<Idle>,
     /// The same by address.
     idle_of_address: BTreeSet<Idle>,
+    /// Those with a request that somebody answers for.
+    pub(super) kept: Shares<Bodies>,
 }
 
 /// Of what, since when, and which.
@@ -38,6 +47,7 @@ pub(super) struct Open {
     address: Option<IpAddr>,
     pub(super) end: Arc<Notify>,
     idle_since: Option<Instant>,
+    kept_for: Option<Holder>,
 }
 
 impl Table {
@@ -52,13 +62,14 @@ impl Table {
             silent_of_address: BTreeSet::new(),
             idle: BTreeSet::new(),
             idle_of_address: BTreeSet::new(),
+            kept: Shares::default(),
         }
     }
 
     pub(super) fn insert(&mut self, address: Option<IpAddr>, end: Arc<Notify>) -> u64 {
         let number = self.next;
         self.next += 1;
-        self.open.insert(number, Open { address, end, idle_since: None });
+        self.open.insert(number, Open { address, end, idle_since: None, kept_for: None });
         self.silent.insert(number);
         if let Some(address) = address {
             *self.of_address.entry(address).or_default() += 1;
@@ -72,6 +83,9 @@ impl Table {
     pub(super) fn remove(&mut self, number: u64) -> Option<Open> {
         self.set_idle(number, None);
         let open = self.open.remove(&number)?;
+        if let Some(holder) = &open.kept_for {
+            self.kept.leave(holder, number);
+        }
         self.silent.remove(&number);
         if let Some(address) = open.address {
             self.silent_of_address.remove(&(address, number));
@@ -100,8 +114,37 @@ impl Table {
         oldest.is_some_and(|number| self.displace(number))
     }
 
+    /// Keeps a connection, which makes no room for others then, where need be instead of one of whoever has most;
+    /// tells whether it may.
+    pub(super) fn keep(&mut self, number: u64, holder: &Holder, bodies: &Bodies, total: usize) -> bool {
+        if !self.open.contains_key(&number) {
+            return false;
+        }
+        let most = total - total / LEFT;
+        let Ok(gone) = self.kept.take((holder, number), bodies.clone(), most, Bodies::are_awaited) else {
+            return false;
+        };
+        if let Some((gone, _)) = gone {
+            self.displace(gone);
+        }
+        self.set_idle(number, None);
+        if let Some(open) = self.open.get_mut(&number) {
+            open.kept_for = Some(holder.clone());
+        }
+        true
+    }
+
+    /// From now on a connection has no request that somebody answers for.
+    pub(super) fn let_go(&mut self, number: u64, now: Instant) {
+        let kept_for = self.open.get_mut(&number).and_then(|open| open.kept_for.take());
+        if let Some(holder) = kept_for {
+            self.kept.leave(&holder, number);
+        }
+        self.set_idle(number, Some(now));
+    }
+
     /// Notes since when a connection has no request that somebody answers for; none while it has.
-    pub(super) fn set_idle(&mut self, number: u64, since: Option<Instant>) {
+    fn set_idle(&mut self, number: u64, since: Option<Instant>) {
         let Some(open) = self.open.get_mut(&number) else { return };
         let before = std::mem::replace(&mut open.idle_since, since);
         let Some(address) = open.address else { return };

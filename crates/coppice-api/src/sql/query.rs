@@ -54,7 +54,9 @@ async fn answer(gateway: &Arc<Gateway>, parts: &Parts, body: Body) -> Result<Res
     let (address, login) = (client_address(parts), &wanted.login);
     let visitor = Visitor { address, host: Some(login.host.clone()), is_pooled: true };
     let mut owned = Owned::begin(gateway, login, visitor, STATEMENT_PATIENCE).await?;
-    context::note_caller("role");
+    if let Some(holder) = owned.holder() {
+        context::note_caller("role", holder);
+    }
     let senders = Senders::who_show(address, (&login.host, login.user()));
     let read = async {
         let body = BODIES.read(body, senders).await?;

@@ -4,9 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use coppice_core::network;
+use coppice_core::organization::Holder;
 use coppice_gateway::{Gateway, Reason, Visitor};
 use coppice_sql::{Failure, Login, Session};
 use tokio::io::DuplexStream;
+use tokio::sync::SetOnce;
 use tokio::time::timeout;
 
 use super::refused::Refused;
@@ -24,6 +26,7 @@ pub(crate) struct Owned {
     session: Option<Session<DuplexStream>>,
     /// A share of what others want as well, which it has until it is over.
     share: Option<Box<dyn Send>>,
+    signed_in: Arc<SetOnce<Holder>>,
 }
 
 /// Why there is no session.
@@ -54,7 +57,7 @@ impl Owned {
     ) -> Result<Self, NoSession> {
         let source = network::source(visitor.address);
         let entrance = gateway.enter(visitor);
-        let refused = entrance.refused();
+        let (refused, signed_in) = (entrance.refused(), entrance.signed_in());
         if refused.get() == Some(&Reason::TooMany) {
             // What it says of that may be gone before anything is sent there.
             let lost = Failure::Lost(std::io::ErrorKind::ConnectionRefused.into());
@@ -62,7 +65,9 @@ impl Owned {
         }
         let begun = Session::begin(entrance.stream, login, source, statement_patience);
         match timeout(CONNECT_PATIENCE, begun).await {
-            Ok(Ok(session)) => Ok(Self { gateway: gateway.clone(), session: Some(session), share: None }),
+            Ok(Ok(session)) => {
+                Ok(Self { gateway: gateway.clone(), session: Some(session), share: None, signed_in })
+            }
             Ok(Err(failure)) => Err(NoSession::Refused(failure, refused.get().copied())),
             Err(_) => Err(NoSession::TooLate),
         }
@@ -71,6 +76,11 @@ impl Owned {
     /// Has it keep a share until it is over, also where its request ends before it.
     pub(crate) fn keep(&mut self, share: impl Send + 'static) {
         self.share = Some(Box::new(share));
+    }
+
+    /// Who answers for its branch.
+    pub(crate) fn holder(&self) -> Option<&Holder> {
+        self.signed_in.get()
     }
 
     /// To be used until it is ended.

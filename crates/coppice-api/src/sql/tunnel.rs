@@ -339,8 +339,8 @@ impl<S: AsyncRead + AsyncWrite + Send + Unpin> Tunnel<S> {
 /// reads nothing would not see else. Completes when what is left was not read in time.
 async fn stay(asked: Option<Asked>, signed_in: Arc<SetOnce<Holder>>, has_ended: CancellationToken) {
     let keeping = async {
-        signed_in.wait().await;
-        asked.iter().for_each(Asked::keep);
+        let holder = signed_in.wait().await;
+        asked.iter().for_each(|asked| asked.keep(holder));
         pending::<()>().await;
     };
     has_ended.run_until_cancelled(keeping).await;
