@@ -139,6 +139,10 @@ impl Connections {
     /// one that is not kept: of the same address if that has as many as it may
     /// have, else of a network that holds more than this one's does.
     pub(crate) fn admit(self: &Arc<Self>, peer: IpAddr) -> Option<Seat> {
+        self.admit_at(peer, Instant::now())
+    }
+
+    fn admit_at(self: &Arc<Self>, peer: IpAddr, now: Instant) -> Option<Seat> {
         let peer = peer.to_canonical();
         let address = (!self.limits.trusted_proxies.trusts(peer)).then(|| network::source(peer));
         let (mut table, mut refusal) = (self.table.lock(), None);
@@ -147,10 +151,7 @@ impl Connections {
             && !table.displace_one_of(address)
         {
             refusal = Some("address");
-        } else if table.open.len() >= self.limits.total
-            && !table.displace_one()
-            && !table.displace_idle_of_most(address.map(network::site))
-        {
+        } else if table.open.len() >= self.limits.total && !table.make_room(address.map(network::site), now) {
             refusal = Some("total");
         }
         if let Some(limit) = refusal {
@@ -158,9 +159,9 @@ impl Connections {
             return None;
         }
         let end = Arc::new(Notify::new());
-        let number = table.insert(address, end.clone());
+        let number = table.insert(address, end.clone(), now);
         gauge!(CONNECTIONS).set(table.open.len() as f64);
-        let usage = Mutex::new(Usage { has_asked: false, in_progress: 0, kept: 0, since: Instant::now() });
+        let usage = Mutex::new(Usage { has_asked: false, in_progress: 0, kept: 0, since: now });
         let (unread, bodies) = Default::default();
         Some(Seat { connections: self.clone(), number, end, unread, usage, bodies })
     }

@@ -35,6 +35,7 @@ mod tests {
     use coppice_core::organization::Holder;
     use coppice_core::proxies::TrustedProxies;
     use futures_util::FutureExt as _;
+    use tokio::time::Instant;
 
     use super::super::{Asked, ConnectionLimits, Connections, Ending, Seat};
     use super::*;
@@ -85,5 +86,21 @@ mod tests {
         drop((crowd, others, third));
         let table = all.table.lock();
         assert!(table.open.is_empty() && table.kept.is_unused());
+    }
+
+    #[tokio::test]
+    async fn who_has_just_come_has_the_time_to_ask() {
+        let all = connections(4);
+        let _crowd = [1, 2, 3].map(|number| ask(&all, &format!("10.0.1.{number}"), "usr_1").expect("room"));
+        let now = Instant::now();
+        let come_at = |peer: &str, now| all.admit_at(peer.parse().expect("an address"), now);
+        let come = |peer| come_at(peer, now);
+        let newcomer = come("10.0.2.1").expect("room");
+        assert!(come("10.0.1.4").is_none(), "the crowd's network has more");
+        assert!(!has_to_go(&newcomer));
+        let other = come("10.0.3.1").expect("it has no fewer than this one");
+        assert!(has_to_go(&newcomer));
+        let later = now + Duration::from_millis(250);
+        assert!(come_at("10.0.1.4", later).is_some() && has_to_go(&other), "it had the time");
     }
 }

@@ -3,6 +3,7 @@
 use std::collections::{BTreeSet, HashMap};
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use coppice_core::network;
 use coppice_core::organization::Holder;
@@ -14,6 +15,12 @@ use super::bodies::Bodies;
 
 /// The part of all connections, as a divisor, that nobody keeps: of them whoever comes gets one.
 const LEFT: usize = 8;
+
+/// For so long whoever has come makes no room for somebody of a network that holds more: most ask meanwhile.
+const UNDISPLACED: Duration = Duration::from_millis(250);
+
+/// How many of those that have not had the time are looked at for one that makes room.
+const LOOKED_AT: usize = 64;
 
 /// See the module.
 #[derive(Debug)]
@@ -46,6 +53,7 @@ type Idle = (IpAddr, Instant, u64);
 pub(super) struct Open {
     address: Option<IpAddr>,
     pub(super) end: Arc<Notify>,
+    since: Instant,
     idle_since: Option<Instant>,
     kept_for: Option<Holder>,
 }
@@ -66,10 +74,10 @@ impl Table {
         }
     }
 
-    pub(super) fn insert(&mut self, address: Option<IpAddr>, end: Arc<Notify>) -> u64 {
+    pub(super) fn insert(&mut self, address: Option<IpAddr>, end: Arc<Notify>, now: Instant) -> u64 {
         let number = self.next;
         self.next += 1;
-        self.open.insert(number, Open { address, end, idle_since: None, kept_for: None });
+        self.open.insert(number, Open { address, end, since: now, idle_since: None, kept_for: None });
         self.silent.insert(number);
         if let Some(address) = address {
             *self.of_address.entry(address).or_default() += 1;
@@ -102,9 +110,31 @@ impl Table {
         }
     }
 
-    pub(super) fn displace_one(&mut self) -> bool {
+    /// Makes room for a connection of this network, if it has one.
+    pub(super) fn make_room(&mut self, comes: Option<IpAddr>, now: Instant) -> bool {
+        let own = self.held_by(comes);
+        self.displace_silent(now) || self.displace_idle_of_most(own) || self.displace_newcomer(own)
+    }
+
+    fn held_by(&self, site: Option<IpAddr>) -> usize {
+        site.and_then(|site| self.of_site.get(&site)).copied().unwrap_or_default()
+    }
+
+    /// Ends the connection that has gone longest without a request, if it had the time to send one.
+    fn displace_silent(&mut self, now: Instant) -> bool {
         let oldest = self.silent.first().copied();
+        let had_time = |open: &Open| now.duration_since(open.since) >= UNDISPLACED;
+        let oldest = oldest.filter(|number| self.open.get(number).is_some_and(had_time));
         oldest.is_some_and(|number| self.displace(number))
+    }
+
+    /// Ends one that has just come, of a network that holds no fewer than this.
+    fn displace_newcomer(&mut self, own: usize) -> bool {
+        let holds = |open: &Open| self.held_by(open.address.map(network::site));
+        let mut oldest = self.silent.iter().take(LOOKED_AT);
+        let found =
+            oldest.find(|number| self.open.get(number).is_some_and(|open| holds(open) >= own)).copied();
+        found.is_some_and(|number| self.displace(number))
     }
 
     pub(super) fn displace_one_of(&mut self, address: IpAddr) -> bool {
@@ -166,9 +196,8 @@ impl Table {
     }
 
     /// Ends the connection that has been idle longest of the network that holds
-    /// most, if that is more than the one who comes is in holds.
-    pub(super) fn displace_idle_of_most(&mut self, comes: Option<IpAddr>) -> bool {
-        let own = comes.and_then(|site| self.of_site.get(&site)).copied().unwrap_or_default();
+    /// most, if that is more than this.
+    fn displace_idle_of_most(&mut self, own: usize) -> bool {
         let holders = self.of_site.iter().filter(|(_, count)| **count > own);
         let holders = holders.filter_map(|(site, count)| Some((*count, self.longest(&self.idle, *site)?)));
         let most = holders.max();
