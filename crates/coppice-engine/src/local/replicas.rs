@@ -13,7 +13,6 @@
 //! name, and loses the replica with it, nothing else.
 
 use std::ffi::CStr;
-use std::io::Write as _;
 use std::path::PathBuf;
 
 use coppice_core::plan::InstanceSeen;
@@ -197,16 +196,8 @@ async fn with_as_much(spec: &InstanceSpec, data: &UntrustedPath) -> Result<Setti
 
 /// Has a server follow another one from its next start on. Blocks.
 fn write_standby_signal(data: &UntrustedPath) -> Result<()> {
-    let written = || {
-        let data_dir = data.require()?;
-        data_dir.unlink(c"standby.signal")?;
-        let mut file = data_dir.make_file(c"standby.signal")?;
-        file.write_all(b"")?;
-        // As whatever is there already.
-        let owner = data_dir.stat(c"PG_VERSION")?;
-        std::os::unix::fs::fchown(&file, Some(owner.st_uid), Some(owner.st_gid))
-    };
-    written().map_err(EngineError::io("writing standby.signal"))
+    let written = data.require().and_then(|data| data.put_empty(c"standby.signal", c"PG_VERSION"));
+    written.map_err(EngineError::io("writing standby.signal"))
 }
 
 #[cfg(test)]

@@ -63,15 +63,9 @@ pub(super) fn are_closed(data: &UntrustedPath) -> Result<bool> {
 /// # Errors
 /// When its directory can't be written to.
 pub(super) fn note_closed(data: &UntrustedPath) -> Result<()> {
-    let noted = || {
-        let data = data.require()?;
-        data.unlink(MARK)?;
-        let file = data.make_file(MARK)?;
-        // As whatever is there already: whoever takes a backup of the server reads it.
-        let owner = data.stat(c"PG_VERSION")?;
-        std::os::unix::fs::fchown(&file, Some(owner.st_uid), Some(owner.st_gid))
-    };
-    noted().map_err(EngineError::io("noting that system views are closed"))
+    // Whoever takes a backup of the server reads it.
+    let noted = data.require().and_then(|data| data.put_empty(MARK, c"PG_VERSION"));
+    noted.map_err(EngineError::io("noting that system views are closed"))
 }
 
 /// Closes the views in all databases of a running server, unless that is done.

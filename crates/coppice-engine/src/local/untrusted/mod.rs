@@ -153,6 +153,17 @@ impl UntrustedDir {
         Ok(File::from(openat(&self.0, name, flags, Mode::RUSR | Mode::WUSR)?))
     }
 
+    /// Puts an empty file where this name is, which belongs to whoever has `other`.
+    ///
+    /// # Errors
+    /// When it can't be made, or there is no `other`.
+    pub(super) fn put_empty(&self, name: &CStr, other: &CStr) -> io::Result<()> {
+        self.unlink(name)?;
+        let file = self.make_file(name)?;
+        let owner = self.stat(other)?;
+        fchown(&file, Some(owner.st_uid), Some(owner.st_gid))
+    }
+
     /// Opens an ordinary file for writing; none when there is no such file, or it is
     /// something else.
     ///
