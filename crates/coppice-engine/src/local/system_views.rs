@@ -9,9 +9,10 @@
 //! A file among a server's data, which goes along with its copies, says that it is done: databases that are
 //! made later are copies of these.
 
-use std::collections::BTreeSet;
 use std::ffi::CStr;
 use std::time::{Duration, Instant};
+
+use tokio_postgres::types::Type;
 
 use super::blockers::insist;
 use super::blocking::blocking;
@@ -79,7 +80,7 @@ pub(super) async fn close(address: &Address, data: &UntrustedPath) -> Result<()>
     }
     let session = address.open(Patience::CHANGE).await?;
     let deadline = Instant::now() + PATIENCE;
-    let mut done = BTreeSet::new();
+    let mut done = vec![];
     loop {
         let left = databases(&session, &done).await?;
         if left.is_empty() {
@@ -90,7 +91,7 @@ pub(super) async fn close(address: &Address, data: &UntrustedPath) -> Result<()>
                 return Err(EngineError::Other("it has too many databases to look into".to_owned()));
             }
             close_inside(address, &session, &database).await?;
-            done.insert(database.number);
+            done.push(database.number);
         }
     }
     let row = session.query_one("looking at PostgreSQL's own roles", HAS_ITS_ROLES, &[]).await?;
@@ -109,16 +110,17 @@ struct Database {
     takes_connections: bool,
 }
 
-/// All whose views are still to be closed; nobody can use one that was dropped by half.
-async fn databases(session: &Session, done: &BTreeSet<u32>) -> Result<Vec<Database>> {
-    let query = "SELECT oid, datname::text, datallowconn FROM pg_catalog.pg_database
-                 WHERE datconnlimit <> -2 ORDER BY datistemplate DESC, oid LIMIT 1000";
-    let rows = session.query("listing databases", query, &[]).await?;
+/// Those whose views are still to be closed, or some of very many; nobody can use one that was dropped by half.
+/// `template0` takes connections only where the closing of its own views ended in between.
+async fn databases(session: &Session, done: &Vec<u32>) -> Result<Vec<Database>> {
+    let query =
+        "SELECT oid, datname::text, datallowconn AND datname <> 'template0' FROM pg_catalog.pg_database
+                 WHERE datconnlimit <> -2 AND oid <> ALL ($1) ORDER BY datistemplate DESC, oid LIMIT 1000";
+    let rows = session.query("listing databases", query, &[(done, Type::OID_ARRAY)]).await?;
     let database = |row| {
         Ok(Database { number: column(row, 0)?, name: named(row, 1)?, takes_connections: column(row, 2)? })
     };
-    let all = rows.iter().map(database).collect::<Result<Vec<_>>>()?;
-    Ok(all.into_iter().filter(|database| !done.contains(&database.number)).collect())
+    rows.iter().map(database).collect()
 }
 
 async fn close_inside(address: &Address, session: &Session, database: &Database) -> Result<()> {

@@ -52,6 +52,8 @@ async fn views_of_an_older_server_are_closed_in_every_database() {
     running.sql("CREATE DATABASE shut");
     assert!(WRITES.iter().all(|write| running.writer_can("shut", write)));
     running.sql("ALTER DATABASE shut ALLOW_CONNECTIONS false");
+    // As a process leaves it that ends while it is about that.
+    running.sql("ALTER DATABASE template0 ALLOW_CONNECTIONS true");
     let mut holder = running.hold_a_view();
 
     running.engine.close_system_views(&running.instance, &volume).await.unwrap();
