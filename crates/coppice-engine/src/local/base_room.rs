@@ -23,7 +23,7 @@ pub(super) fn require_length(bytes: u64, storage_bytes: u64) -> Result<()> {
         return Ok(());
     }
     Err(EngineError::Other(format!(
-        "its files are {} GiB long, which is far more than its {} GiB of storage",
+        "its files are {} GiB long, which is far more than its {} GiB of storage: give it more, or delete something",
         bytes >> 30,
         storage_bytes >> 30
     )))
