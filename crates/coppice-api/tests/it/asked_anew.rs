@@ -162,6 +162,16 @@ fn nobody_is_let_in_without_a_second_factor(http: &Http, browser: &str, fresh: &
     http.as_key(fresh, "PUT", &path, Some(&asks(false))).expect(200);
 }
 
+/// A platform of its own, where a client of this name has registered itself.
+fn with_client(name: &str) -> Http {
+    let http = Http::start(Paying::default());
+    http.metastore(&format!(
+        "insert into oauth_clients (id, name, redirect_uris)
+         values ('dyn_{name}', 'An {name}', '{{https://{name}.example/cb}}')"
+    ));
+    http
+}
+
 /// What a client that registered itself asks of this browser.
 fn asked_by_client(http: &Http, browser: &str, prompt: &str) -> Answer {
     let request = format!(
@@ -184,11 +194,7 @@ fn allows(http: &Http, browser: &str) {
 
 #[test]
 fn a_client_that_is_let_in_by_a_browser_that_was_found_is_not_let_in_unasked_later() {
-    let http = Http::start(Paying::default());
-    http.metastore(
-        "insert into oauth_clients (id, name, redirect_uris)
-         values ('dyn_editor', 'An editor', '{https://editor.example/cb}')",
-    );
+    let http = with_client("editor");
     let is_let_in = |browser: &str| {
         let answer = asked_by_client(&http, browser, "none");
         assert!([303, 400].contains(&answer.status), "{}", answer.text());
@@ -211,11 +217,7 @@ fn a_client_that_is_let_in_by_a_browser_that_was_found_is_not_let_in_unasked_lat
 
 #[test]
 fn no_client_that_is_let_in_by_a_browser_that_was_found_stays() {
-    let http = Http::start(Paying::default());
-    http.metastore(
-        "insert into oauth_clients (id, name, redirect_uris)
-         values ('dyn_agent', 'An agent', '{https://agent.example/cb}')",
-    );
+    let http = with_client("agent");
     let asks = |browser: &str, client: &str, more: &str| {
         let place = if client == "console" { CALLBACK } else { "https%3A%2F%2Fagent.example%2Fcb" };
         let request = format!(

@@ -4,6 +4,24 @@ use std::time::Duration;
 
 use coppice_simulation::{Metastore, Scene};
 
+/// A branch with a replica that follows it.
+fn with_a_replica(metastore: &mut Metastore) -> Scene<'_> {
+    let mut scene = Scene::with_branches(metastore, 1);
+    scene.replicate_branch(1);
+    scene.until_servers_run(2);
+    scene.until_settled();
+    scene
+}
+
+/// One whose replica is started where it can't follow any more.
+fn with_a_replica_that_lost_its_log(metastore: &mut Metastore) -> Scene<'_> {
+    let mut scene = with_a_replica(metastore);
+    scene.end_server(2);
+    scene.until("starting");
+    scene.lose_log();
+    scene
+}
+
 #[test]
 fn a_password_counts_once_the_server_has_it() {
     let mut metastore = Metastore::start();
@@ -29,10 +47,7 @@ fn a_branch_is_deleted_when_nothing_is_left_of_it() {
 #[test]
 fn a_branch_with_a_replica_makes_room_when_it_is_deleted_and_there_is_none() {
     let mut metastore = Metastore::start();
-    let mut scene = Scene::with_branches(&mut metastore, 1);
-    scene.replicate_branch(1);
-    scene.until_servers_run(2);
-    scene.until_settled();
+    let mut scene = with_a_replica(&mut metastore);
     scene.fill();
     scene.purge_branch();
     scene.ends_well();
@@ -99,13 +114,7 @@ fn a_process_that_stood_still_starts_no_server_on_what_its_branch_was() {
 #[test]
 fn a_process_that_stood_still_starts_no_replica_on_what_is_removed() {
     let mut metastore = Metastore::start();
-    let mut scene = Scene::with_branches(&mut metastore, 1);
-    scene.replicate_branch(1);
-    scene.until_servers_run(2);
-    scene.until_settled();
-    scene.end_server(2);
-    scene.until("starting");
-    scene.lose_log();
+    let mut scene = with_a_replica_that_lost_its_log(&mut metastore);
     scene.pause_process();
     scene.until("removing");
     scene.resume_process();
@@ -115,13 +124,7 @@ fn a_process_that_stood_still_starts_no_replica_on_what_is_removed() {
 #[test]
 fn a_replica_that_is_made_anew_is_stopped_before_its_data_goes() {
     let mut metastore = Metastore::start();
-    let mut scene = Scene::with_branches(&mut metastore, 1);
-    scene.replicate_branch(1);
-    scene.until_servers_run(2);
-    scene.until_settled();
-    scene.end_server(2);
-    scene.until("starting");
-    scene.lose_log();
+    let mut scene = with_a_replica_that_lost_its_log(&mut metastore);
     scene.until("stopping");
     scene.replace_process(Duration::ZERO);
     scene.ends_well();
@@ -131,10 +134,7 @@ fn a_replica_that_is_made_anew_is_stopped_before_its_data_goes() {
 fn the_data_of_a_replica_goes_whatever_its_primary_says() {
     let mut metastore = Metastore::start();
     for refused in ["forgetting a replica of", "looking at the slots of replicas of"] {
-        let mut scene = Scene::with_branches(&mut metastore, 1);
-        scene.replicate_branch(1);
-        scene.until_servers_run(2);
-        scene.until_settled();
+        let mut scene = with_a_replica(&mut metastore);
         scene.refuse(Some(refused));
         scene.replicate_branch(0);
         scene.until_volumes_are(1);
