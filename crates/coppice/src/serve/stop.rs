@@ -153,7 +153,9 @@ pub(super) async fn stop_everything(data_dir: &Path, control_plane: Option<Proce
         bail!("another coppice works on {}", data_dir.display());
     };
     let host = Arc::new(HostEngine::open(data_dir, LAUNCHER.into(), &[]).map_err(|error| chain(&error))?);
-    let options = StorageOptions { pool: PoolMode::Auto, ..StorageOptions::default() };
+    // A pool that is not there is not made to be detached.
+    let pool = if host.layout().pool_image().exists() { PoolMode::Auto } else { PoolMode::Off };
+    let options = StorageOptions { pool, ..StorageOptions::default() };
     let volumes =
         Volumes::open(host.layout(), host.installation(), &options).map_err(|error| chain(&error))?;
     let engine = LocalEngine::new(host.clone(), volumes);
