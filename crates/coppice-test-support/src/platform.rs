@@ -6,7 +6,6 @@ use std::collections::HashMap;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
@@ -48,8 +47,6 @@ pub struct Platform {
     gateway: (String, u16),
     settings: HashMap<String, String>,
     _directory: Option<PlatformDirectory>,
-    /// For the platforms that are still to come.
-    _fresh: Option<Arc<Fresh>>,
 }
 
 impl Platform {
@@ -69,11 +66,9 @@ impl Platform {
             (None, Some(directory)) => directory.path().join("data"),
             (None, None) => unreachable!("one of both is there"),
         };
-        let fresh = directory.as_ref().filter(|_| !options.begins_with_nothing).map(|_| {
-            let fresh = Fresh::of(program, &options.environment);
-            fresh.copy_to(&data_dir);
-            fresh
-        });
+        if directory.is_some() && !options.begins_with_nothing {
+            Fresh::of(program, &options.environment).copy_to(&data_dir);
+        }
         Self {
             program: program.into(),
             options,
@@ -85,7 +80,6 @@ impl Platform {
             gateway: (String::new(), 0),
             settings: HashMap::new(),
             _directory: directory,
-            _fresh: fresh,
         }
     }
 
