@@ -1,5 +1,5 @@
 import { useSuspenseQuery } from "@tanstack/react-query";
-import { BookOpen, CircleUser, Keyboard, LogOut, Monitor, Moon, ShieldCheck, Sun } from "lucide-react";
+import { BookOpen, Bot, CircleUser, Keyboard, LogOut, Monitor, Moon, ShieldCheck, Sun } from "lucide-react";
 import { useState } from "react";
 import { signOut } from "../api/client";
 import { sessionQuery } from "../api/queries";
@@ -24,6 +24,10 @@ export function AccountMenu({ openHelp }: { openHelp: () => void }) {
       <a href={site("/account/second-factor")}>
         <ShieldCheck aria-hidden="true" />
         How you sign in
+      </a>
+      <a href={site("/account/clients")}>
+        <Bot aria-hidden="true" />
+        Programs that act for you
       </a>
       <hr />
       {THEMES.map(({ theme, name, icon: Icon }) => (

@@ -52,6 +52,8 @@ pub enum AccountEventKind {
     RecoveryCodeUsed,
     /// A client was allowed to act for the user.
     ClientAllowed,
+    /// The user took back what a client was allowed.
+    ClientEnded,
     /// A token was revoked.
     TokenRevoked,
     /// The account was made, by an invitation or by signing up.
@@ -76,6 +78,7 @@ impl AccountEventKind {
             Self::RecoveryCodesMade => "account.makeRecoveryCodes",
             Self::RecoveryCodeUsed => "account.useRecoveryCode",
             Self::ClientAllowed => "account.allowClient",
+            Self::ClientEnded => "account.endClient",
             Self::TokenRevoked => "account.revokeToken",
             Self::AccountMade => "account.make",
             Self::AccountReclaimed => "account.reclaim",

@@ -106,10 +106,10 @@ pub use github::{AppKey, Github, GithubConfig, GithubDelivery, JobKey, LinkReque
 pub use history::Histories;
 pub use idempotency::{Begun, Calls, KeptAnswer, RepeatableCall, Uncommitted};
 pub use identity::{
-    Authorization, ClientClaim, Device, DeviceAnswer, Enrolment, HALF_LIFETIME, Identity, IdentityConfig,
-    IdentityError, LINK_LIFETIME, NewFactor, NewRecoveryCodes, PASSWORD_MAX, PASSWORD_MIN, PasskeyRemoved,
-    PasswordChange, Proof, RecoveryCodes, RotatedKey, SESSION_LIFETIME, SecondFactorRemoval, SecondStep,
-    SignIn, TokenAnswer, hash_password, new_sign_in_link, rotate_signing_key,
+    AllowedClient, Authorization, ClientClaim, Device, DeviceAnswer, Enrolment, HALF_LIFETIME, Identity,
+    IdentityConfig, IdentityError, LINK_LIFETIME, NewFactor, NewRecoveryCodes, PASSWORD_MAX, PASSWORD_MIN,
+    PasskeyRemoved, PasswordChange, Proof, RecoveryCodes, RotatedKey, SESSION_LIFETIME, SecondFactorRemoval,
+    SecondStep, SignIn, TokenAnswer, hash_password, new_sign_in_link, rotate_signing_key,
 };
 pub use invitations::{
     Accepted, Invitations, InvitedAccount, NewPerson, OfferedInvitation, VisibleInvitation,

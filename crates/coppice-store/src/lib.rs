@@ -10,6 +10,7 @@
 //! report losing as a value. Everything fails when the metastore can't be
 //! reached; what else fails says so itself.
 
+mod allowed_clients;
 mod audit;
 mod awake;
 mod base_turns;
@@ -89,6 +90,7 @@ use std::time::Duration;
 
 use sqlx::postgres::{PgConnectOptions, PgListener, PgPoolOptions};
 
+pub use allowed_clients::{ALLOWED_CLIENTS_LISTED, AllowedClient};
 pub use audit::{AuditEnd, AuditFilter, NewAuditLine};
 pub use base_turns::DueBase;
 pub use bases::{BaseRow, RecoveredVolumes, StoredLog};

@@ -6,6 +6,7 @@
 //! origin; endpoints are for programs, also in browsers.
 
 mod account;
+mod allowed_clients;
 mod authorize;
 mod body;
 mod browser;
@@ -93,6 +94,7 @@ pub(crate) fn pages(app: &App) -> Router<App> {
         .route("/oauth/logout", get(logout::logout).post(logout::logout_posted))
         .route(&below("logout"), get(logout::logout).post(logout::logout_posted))
         .merge(account::routes())
+        .merge(allowed_clients::routes())
         .merge(marketplace::routes())
         .merge(second_factor::routes())
         .merge(second_step::routes())

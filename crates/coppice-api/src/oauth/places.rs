@@ -14,6 +14,7 @@ pub(super) const OUTSIDE: &str = "/oauth/outside";
 pub(super) const PASSWORD: &str = "/account/password";
 pub(super) const SECOND_FACTOR: &str = "/account/second-factor";
 pub(super) const AUTHENTICATOR: &str = "/account/second-factor/app";
+pub(super) const ALLOWED_CLIENTS: &str = "/account/clients";
 pub(super) const PASSKEYS: &str = "/account/passkeys";
 
 /// Where somebody signs in, also if they are signed in, and is sent on to `next`.

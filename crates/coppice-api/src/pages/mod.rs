@@ -9,6 +9,7 @@
 //! script on any page but a small one where a passkey can be used, and nothing
 //! comes from another host.
 
+mod allowed_clients;
 mod assets;
 mod consent;
 mod device;
@@ -30,6 +31,7 @@ use askama::Template;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 
+pub(crate) use allowed_clients::{AllowedClientsPage, KnownClient, allowed_clients};
 pub(crate) use assets::{below, below_the_same, icon_path, public, routes, script_path, style_path};
 pub(crate) use consent::{ConsentPage, consent};
 pub(crate) use device::{

@@ -92,7 +92,14 @@ fn every_page() -> Vec<(&'static str, Response)> {
     };
     let joined = WelcomePage { organization: HOSTILE, role: "editor", url: HOSTILE };
     let known = [KnownPasskey { name: HOSTILE, added: HOSTILE.to_owned(), used: None, remove: FORM }];
+    let allowed = [
+        known_client(Some(HOSTILE), false, 2),
+        known_client(None, false, 0),
+        known_client(Some(HOSTILE), true, 1),
+    ];
     pages.extend([
+        ("clients", allowed_clients(&AllowedClientsPage { account: HOSTILE, known: &allowed })),
+        ("no clients", allowed_clients(&AllowedClientsPage { account: HOSTILE, known: &[] })),
         ("welcome", welcome(&joined)),
         ("subscription", subscription(&buying)),
         ("sign in", sign_in(&signing_in)),
@@ -129,6 +136,11 @@ fn every_page() -> Vec<(&'static str, Response)> {
         ("error", error(StatusCode::BAD_REQUEST, &Message { title: HOSTILE, ..Message::default() })),
     ]);
     pages
+}
+
+fn known_client(name: Option<&'static str>, is_vouched: bool, sessions: i64) -> KnownClient<'static> {
+    let since = HOSTILE.to_owned();
+    KnownClient { name, is_vouched, since, scopes: vec!["*"], sessions, is_offline: true, end: FORM }
 }
 
 fn second_step_page(passkey: Option<&'static str>) -> SecondStepPage<'static> {

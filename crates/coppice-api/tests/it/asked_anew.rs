@@ -18,7 +18,7 @@ const VERIFIER: &str = "dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk";
 const CHALLENGE: &str = "E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM";
 
 /// The cookies of a browser in which the first user signed in a moment ago.
-fn signed_in(http: &Http) -> String {
+pub(crate) fn signed_in(http: &Http) -> String {
     let secret = http.new_sign_in_link();
     let page = http.anonymous("GET", &coppice_api::sign_in_link("", &secret), &[HOST]);
     let cookie =
@@ -30,7 +30,7 @@ fn signed_in(http: &Http) -> String {
 }
 
 /// A token of a client that this browser lets in without a question.
-fn token(http: &Http, browser: &str) -> String {
+pub(crate) fn token(http: &Http, browser: &str) -> String {
     let request = format!(
         "/oauth/authorize?client_id=console&redirect_uri={CALLBACK}&response_type=code\
          &code_challenge={CHALLENGE}&code_challenge_method=S256"
@@ -163,7 +163,7 @@ fn nobody_is_let_in_without_a_second_factor(http: &Http, browser: &str, fresh: &
 }
 
 /// A platform of its own, where a client of this name has registered itself.
-fn with_client(name: &str) -> Http {
+pub(crate) fn with_client(name: &str) -> Http {
     let http = Http::start(Paying::default());
     http.metastore(&format!(
         "insert into oauth_clients (id, name, redirect_uris)
@@ -173,7 +173,7 @@ fn with_client(name: &str) -> Http {
 }
 
 /// What a client that registered itself asks of this browser.
-fn asked_by_client(http: &Http, browser: &str, prompt: &str) -> Answer {
+pub(crate) fn asked_by_client(http: &Http, browser: &str, prompt: &str) -> Answer {
     let request = format!(
         "/oauth/authorize?client_id=dyn_editor&redirect_uri=https%3A%2F%2Feditor.example%2Fcb&response_type=code\
          &code_challenge={CHALLENGE}&code_challenge_method=S256&prompt={prompt}"
@@ -181,7 +181,7 @@ fn asked_by_client(http: &Http, browser: &str, prompt: &str) -> Answer {
     http.anonymous("GET", &request, &[HOST, ("cookie", browser)])
 }
 
-fn allows(http: &Http, browser: &str) {
+pub(crate) fn allows(http: &Http, browser: &str) {
     let page = asked_by_client(http, browser, "consent").text();
     let fields = ["csrf", "request", "realm"].iter().fold(Params::default(), |fields, name| {
         fields.with(name, &field(&page, name).replace("&#38;", "&").replace("&amp;", "&"))

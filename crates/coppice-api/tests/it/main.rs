@@ -4,6 +4,7 @@
 //!
 //! Every answer's status is compared with the document.
 
+mod allowed_clients;
 mod asked_anew;
 mod backups;
 mod billing;

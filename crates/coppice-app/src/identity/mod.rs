@@ -4,6 +4,7 @@
 //! they let act for them has a *session* of its own, which its tokens name.
 //! Both are rows: without the row, the most valid token is worth nothing.
 
+mod allowed_clients;
 mod authorization;
 mod clients;
 mod devices;
@@ -33,6 +34,7 @@ use crate::attempts::Attempts;
 use crate::audit::Audit;
 use crate::secrets::MasterKey;
 
+pub use allowed_clients::AllowedClient;
 pub use authorization::Authorization;
 pub use clients::ClientClaim;
 pub use devices::{Device, DeviceAnswer};
