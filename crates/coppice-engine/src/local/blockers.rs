@@ -52,8 +52,8 @@ fn end_sessions() -> String {
     )
 }
 
-/// The prepared transactions that hold what the platform's sessions wait for.
-/// Each holds the lock on its own id, too.
+/// The prepared transactions that hold what the platform's sessions wait for; not those whose locks keep nobody
+/// waiting who waits so (PostgreSQL manual, 13.3.1). Each holds the lock on its own id, too.
 fn holding_prepared() -> String {
     let columns = prepared::COLUMNS;
     format!(
@@ -61,7 +61,8 @@ fn holding_prepared() -> String {
          FROM pg_catalog.pg_locks waiting
          JOIN pg_catalog.pg_stat_activity platform ON platform.pid = waiting.pid AND platform.usename = $1
          JOIN pg_catalog.pg_locks holding ON holding.granted AND holding.pid IS NULL
-              AND holding.mode NOT IN ('AccessShareLock', 'RowShareLock')
+              AND (holding.mode <> 'AccessShareLock' OR waiting.mode = 'AccessExclusiveLock')
+              AND (holding.mode <> 'RowShareLock' OR waiting.mode IN ('ExclusiveLock', 'AccessExclusiveLock'))
               AND (holding.locktype, holding.database, holding.relation, holding.page, holding.tuple,
                    holding.transactionid, holding.classid, holding.objid, holding.objsubid)
                   IS NOT DISTINCT FROM

@@ -149,14 +149,16 @@ pub(super) async fn end_inherited(address: &Address, session: &Session) -> Resul
     Ok(())
 }
 
-/// What it prepared would keep its locks for ever. What can't be rolled back here
-/// goes when it is in somebody's way.
+/// What it prepared would keep its locks for ever, also as one of the roles of PostgreSQL's that it may become before
+/// 16. What can't be rolled back here goes when it is in somebody's way.
 async fn end_prepared(address: &Address, session: &Session, name: &str) -> Result<()> {
     let query = format!(
         "SELECT {COLUMNS} FROM pg_catalog.pg_prepared_xacts p
-         LEFT JOIN pg_catalog.pg_database d ON d.datname = p.database WHERE p.owner = $1 LIMIT {PREPARED_MAX}"
+         LEFT JOIN pg_catalog.pg_database d ON d.datname = p.database
+         WHERE p.owner = $1 OR ($2 AND p.owner IN ('pg_read_all_data', 'pg_write_all_data')) LIMIT {PREPARED_MAX}"
     );
-    let rows = session.query("listing what a login prepared", &query, &[(&name, Type::NAME)]).await?;
+    let parameters: [Parameter<'_>; 2] = [(&name, Type::NAME), (&(session.major() < 16), Type::BOOL)];
+    let rows = session.query("listing what a login prepared", &query, &parameters).await?;
     let transactions: Vec<_> = rows.iter().take(PREPARED_MAX).map(Prepared::of).collect::<Result<_>>()?;
     match prepared::roll_back(address, session.major(), &transactions).await {
         Ok(()) | Err(EngineError::Held { .. }) => Ok(()),
@@ -190,11 +192,12 @@ async fn remove(address: &Address, session: &Session, name: &str) -> Result<()> 
 }
 
 /// What it gave to PostgreSQL's own roles would go on doing what they may, for whoever may call it. So what is theirs in
-/// its schema is its own again, which may do nothing.
+/// its schema is its own again, which may do nothing: first what is called.
 async fn take_back(address: &Address, inside: &Session, name: &str) -> Result<()> {
     let action = "taking back what a login gave away";
     let query = format!(
-        "SELECT format('ALTER %s %s OWNER TO %I', {}, i.identity, $1::text) FROM {} AND i.schema = $1 LIMIT {GIVEN_MAX}",
+        "SELECT format('ALTER %s %s OWNER TO %I', {}, i.identity, $1::text) FROM {} AND i.schema = $1
+         ORDER BY s.classid <> 'pg_proc'::regclass LIMIT {GIVEN_MAX}",
         owned::KIND,
         owned::things(owned::BY_POSTGRES)
     );
