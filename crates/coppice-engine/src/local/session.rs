@@ -32,7 +32,9 @@ const OPTIONS: &str = "-c search_path=pg_catalog -c role=none -c session_authori
     -c client_connection_check_interval=1s -c track_activities=off -c default_transaction_read_only=off \
     -c default_transaction_isolation=read\\ committed -c default_transaction_deferrable=off \
     -c session_replication_role=origin -c row_security=off -c synchronous_commit=on -c log_statement=none \
-    -c log_min_error_statement=panic -c log_min_duration_statement=-1 \
+    -c log_min_error_statement=panic -c log_min_duration_statement=-1 -c auto_explain.log_min_duration=-1 \
+    -c log_min_duration_sample=-1 -c log_transaction_sample_rate=0 \
+    -c debug_print_parse=off -c debug_print_rewritten=off -c debug_print_plan=off \
     -c session_preload_libraries= -c local_preload_libraries= -c check_function_bodies=off \
     -c pg_stat_statements.track=none -c client_min_messages=warning -c datestyle=ISO -c bytea_output=hex \
     -c standard_conforming_strings=on -c backslash_quote=safe_encoding -c transform_null_equals=off";
