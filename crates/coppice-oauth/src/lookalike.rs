@@ -18,6 +18,8 @@ struct Glyph {
     /// The letter that it is, or may be taken for; one stands for all that
     /// differ by a stroke.
     letter: Option<char>,
+    /// The one that it is taken for as it stands, where its small letter looks like another.
+    capital: Option<char>,
     /// Whether it may be overlooked.
     is_extra: bool,
 }
@@ -25,19 +27,9 @@ struct Glyph {
 impl Reading {
     /// Reads a name.
     pub fn of(name: &str) -> Self {
-        let plain: String = name.chars().map(plain_letter).nfkc().flat_map(char::to_lowercase).collect();
+        let plain: String = name.chars().map(plain_letter).nfkc().collect();
         let plain = plain.replace("()", "o").replace("[]", "o").replace("<>", "o");
-        let signs = plain.chars().flat_map(|c| {
-            let letter = sign(c);
-            // Letters of other scripts become capitals of ours in places.
-            let shape: Vec<char> =
-                skeleton(&letter.unwrap_or(c).to_string()).flat_map(char::to_lowercase).collect();
-            shape.into_iter().map(move |c| Glyph {
-                letter: c.is_alphanumeric().then(|| one_of_its_kind(c)),
-                is_extra: letter.is_some() || !c.is_alphanumeric(),
-            })
-        });
-        Self(signs.collect())
+        Self(plain.chars().flat_map(glyphs).collect())
     }
 
     /// The letters that it has, each run of one as one.
@@ -61,6 +53,27 @@ impl Reading {
     }
 }
 
+/// What a character may be taken for.
+fn glyphs(c: char) -> Vec<Glyph> {
+    let letter = sign(c);
+    let small = c.to_lowercase().flat_map(|small| shape(letter.unwrap_or(small)));
+    let capital = match shape(c)[..] {
+        [one] if one.is_alphanumeric() => Some(one_of_its_kind(one)),
+        _ => None,
+    };
+    let glyph = |c: char| Glyph {
+        letter: c.is_alphanumeric().then(|| one_of_its_kind(c)),
+        capital,
+        is_extra: letter.is_some() || !c.is_alphanumeric(),
+    };
+    small.map(glyph).collect()
+}
+
+/// What a character looks like. Letters of other scripts become capitals of ours in places.
+fn shape(c: char) -> Vec<char> {
+    skeleton(&c.to_string()).flat_map(char::to_lowercase).collect()
+}
+
 /// Whether `glyphs` begin with `letters`, and what follows is an end. A letter
 /// may be there several times, and some of what is no letter before it.
 fn read(glyphs: &[Glyph], letters: &[char], is_end: impl Fn(&[Glyph]) -> bool) -> bool {
@@ -77,7 +90,7 @@ fn read(glyphs: &[Glyph], letters: &[char], is_end: impl Fn(&[Glyph]) -> bool) -
         let mut next = vec![false; reached.len()];
         for count in (0..reached.len()).filter(|count| reached[*count]) {
             next[count] |= glyph.is_extra;
-            if let Some(letter) = glyph.letter {
+            for letter in [glyph.letter, glyph.capital].into_iter().flatten() {
                 next[count] |= count > 0 && letters[count - 1] == letter;
                 if letters.get(count) == Some(&letter) {
                     next[count + 1] = true;
@@ -104,7 +117,9 @@ fn plain_letter(c: char) -> char {
         '\u{1f150}'..='\u{1f169}' => from(0x1f150),
         '\u{1f170}'..='\u{1f189}' => from(0x1f170),
         '\u{1f1e6}'..='\u{1f1ff}' => from(0x1f1e6),
-        '\u{3f2}' | '\u{3f9}' => 'c',
+        '\u{3f2}' | '\u{3f9}' | '\u{1455}' | '\u{531a}' => 'c',
+        '\u{13c6}' | '\u{ab96}' => 'i',
+        '\u{2c88}' | '\u{2c89}' | '\u{18e}' | '\u{1dd}' => 'e',
         _ => SMALL_CAPITALS
             .iter()
             .position(|capital| *capital == c)
@@ -115,12 +130,15 @@ fn plain_letter(c: char) -> char {
 /// The letter that a sign is typed for.
 fn sign(c: char) -> Option<char> {
     Some(match c {
-        '(' | '[' | '{' | '<' | '\u{a9}' | '\u{a2}' | '\u{20ac}' | '\u{20a1}' | '\u{20b5}' => 'c',
+        '(' | '[' | '{' | '<' | '\u{a9}' | '\u{a2}' | '\u{20ac}' | '\u{20a1}' | '\u{20b5}' | '\u{2282}' => {
+            'c'
+        }
         '@' => 'a',
         '$' => 's',
         '+' | '\u{2020}' => 't',
         '!' | '|' | '\u{a1}' | '\u{a6}' => 'i',
         '*' | '\u{b0}' | '\u{2022}' | '\u{b7}' | '\u{25cf}' | '\u{25cb}' | '\u{25ef}' | '\u{2b55}' => 'o',
+        '\u{2299}' | '\u{26aa}' | '\u{26ab}' | '\u{1f534}' | '\u{1f535}' | '\u{1f7e0}'..='\u{1f7e4}' => 'o',
         '\u{a7}' => 's',
         '\u{20b1}' | '\u{2117}' => 'p',
         _ => return None,
@@ -174,6 +192,12 @@ mod tests {
             "\u{13df}oppice",
             "\u{a4da}OPPI\u{a4da}E",
             "Copp\u{131}ce",
+            "COPPIC\u{395}",
+            "\u{3f9}\u{39f}\u{3a1}\u{3a1}\u{399}\u{3f9}\u{395}",
+            "\u{13df}O\u{13e2}\u{13e2}\u{13c6}\u{13df}\u{13ac}",
+            "\u{2ca4}\u{2c9f}\u{2ca3}\u{2ca3}\u{2c93}\u{2ca5}\u{2c89}",
+            "C\u{26aa}ppice",
+            "\u{2282}oppice",
             // Small capitals, fullwidth, mathematical, script, circled, in squares, as flags.
             "\u{1d04}\u{1d0f}pp\u{26a}\u{1d04}e",
             "\u{1d04}\u{1d0f}\u{1d18}\u{1d18}\u{26a}\u{1d04}\u{1d07}",
@@ -195,6 +219,21 @@ mod tests {
             assert!(Reading::of(&format!("{name} console (official)")).contains(&ours), "{name}");
             assert!(Reading::of(&format!("my{name}2")).contains(&ours), "{name}");
         }
+    }
+
+    #[test]
+    fn a_letter_of_any_script_that_looks_like_ours_is_read_as_ours() {
+        let ours = Reading::of("Coppice");
+        let mut seen = 0;
+        for c in ('\u{80}'..'\u{20000}').filter(|c| c.is_alphabetic()) {
+            let looks: String = skeleton(&c.to_string()).flat_map(char::to_lowercase).collect();
+            if ["c", "o", "p", "i", "e"].contains(&looks.as_str()) {
+                seen += 1;
+                let name = "coppice".replacen(&looks, &c.to_string(), 1);
+                assert!(Reading::of(&name).is(&ours), "{name} {c:?}");
+            }
+        }
+        assert!(seen > 100, "{seen}");
     }
 
     #[test]
