@@ -103,16 +103,17 @@ async fn understand(app: &App, params: &Params) -> Result<Wish, Response> {
         return Err(wrong("client_id is another one than that of the ID token"));
     }
     let user = hint.as_ref().map(|hint| hint.sub.clone());
-    let Some(uri) = params.get("post_logout_redirect_uri") else {
-        return Ok(Wish { url: None, redirect_uri: None, is_vouched: true, user });
-    };
     let client = match hint.as_ref().map(|hint| hint.azp.as_str()).or(named) {
         Some(id) => app.identity.oauth_client(id).await.map_err(failed)?,
         None => None,
     };
-    let Some(client) = client.filter(|client| client.allows_redirect(uri)) else {
-        return Err(wrong("post_logout_redirect_uri is not one of the client's"));
+    let is_vouched = client.as_ref().is_some_and(|client| client.trust != Trust::Nobody);
+    let Some(uri) = params.get("post_logout_redirect_uri") else {
+        return Ok(Wish { url: None, redirect_uri: None, is_vouched, user });
     };
+    if !client.is_some_and(|client| client.allows_redirect(uri)) {
+        return Err(wrong("post_logout_redirect_uri is not one of the client's"));
+    }
     let url = match params.get("state") {
         Some(state) => {
             let separator = if uri.contains('?') { '&' } else { '?' };
@@ -120,12 +121,7 @@ async fn understand(app: &App, params: &Params) -> Result<Wish, Response> {
         }
         None => uri.to_owned(),
     };
-    Ok(Wish {
-        url: Some(url),
-        redirect_uri: Some(uri.to_owned()),
-        is_vouched: client.trust != Trust::Nobody,
-        user,
-    })
+    Ok(Wish { url: Some(url), redirect_uri: Some(uri.to_owned()), is_vouched, user })
 }
 
 fn done(browser: &Browser, url: Option<&str>) -> Response {
