@@ -5,7 +5,7 @@ mod deletions;
 use std::sync::Arc;
 
 use chrono::Utc;
-use coppice_core::access::{Caller, check_fresh, check_second_factor};
+use coppice_core::access::{Caller, Principal, check_fresh, check_second_factor};
 use coppice_core::limits::{ORGANIZATIONS_OWNED_MAX, OrganizationLimits};
 use coppice_core::marketplace::Marketplace;
 use coppice_core::organization::{BillingStatus, Holder, Organization, Role};
@@ -150,10 +150,11 @@ impl Organizations {
             return Ok(current.clone());
         }
         if requires == Some(true) {
-            // Nobody shuts themselves out.
+            // Nobody shuts themselves out. A key of the organization is nobody, and would all people.
             let after = Organization { requires_second_factor: true, ..current.clone() };
             let place = second_factor_place(&self.public_url);
-            check_second_factor(&after, &access.caller, access.has_second_factor, &place)?;
+            let has_shown = access.has_second_factor && matches!(access.caller.principal, Principal::User(_));
+            check_second_factor(&after, &access.caller, has_shown, &place)?;
         }
         if requires == Some(false) {
             check_fresh(&access.caller)?;

@@ -45,11 +45,10 @@ fn an_organization_that_asks_for_a_second_factor_lets_nobody_in_without() {
     let organization_key = key_of(&token, &format!("{path}/api-keys"));
 
     let (on, off) = (json!({ "requires_second_factor": true }), json!({ "requires_second_factor": false }));
-    assert_eq!(
-        refused(&http, &before, "PUT", &path, Some(&on)),
-        "second_factor_required",
-        "nobody shuts themselves out"
-    );
+    for credential in [&before, &organization_key] {
+        let told = refused(&http, credential, "PUT", &path, Some(&on));
+        assert_eq!(told, "second_factor_required", "nobody shuts themselves out, or others");
+    }
     enrol(&mut browser, &owner);
     let with_factor = tokens_of_spa(&http, &mut browser, "*")["access_token"].clone();
     let set = http.as_key(with_factor.as_str().expect("a token"), "PUT", &path, Some(&on)).expect(200);
