@@ -4,7 +4,8 @@
 //! them together share a room of fixed size, each byte takes its place there
 //! when it arrives, and who finds none is told to come again. Nobody has more
 //! of it than is left: one sender alone gets half, two get a third each, and
-//! there is always something for the next one.
+//! there is always something for the next one. A network of which others may be
+//! in the same place has three times as much, so one alone leaves a quarter.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, Hash, RandomState};
@@ -15,7 +16,6 @@ use std::sync::LazyLock;
 use std::time::Duration;
 
 use axum::body::{Body, HttpBody};
-use axum::http::header::AUTHORIZATION;
 use axum::http::request::Parts;
 use coppice_core::{Error, network};
 use parking_lot::Mutex;
@@ -24,6 +24,8 @@ use tokio::time::timeout;
 
 use crate::BODY_LIMIT_BYTES;
 use crate::client_address::client_address;
+use crate::context;
+use crate::proof::Proof;
 
 /// For bodies of those who are known and may do what they ask for.
 pub(crate) static CALLERS: LazyLock<Room> =
@@ -45,6 +47,9 @@ pub(crate) static BILLING_DELIVERIES: LazyLock<Room> =
 /// What a body takes of its room at least: a request that is here takes some memory, however small
 /// its body is.
 const LEAST_BYTES: usize = 16 << 10;
+
+/// How many times what is left a network may have: of IPv4 a /24, of IPv6 a /48.
+const SHARE_OF_SITE: usize = 3;
 
 /// Tells senders apart, also after a request is gone.
 static SENDERS: LazyLock<RandomState> = LazyLock::new(RandomState::new);
@@ -71,10 +76,15 @@ struct Taken {
     by_sender: HashMap<u64, usize>,
 }
 
-/// Whose body it is, to count bytes by: an address, and what was shown as a
-/// credential, if something was.
+/// Whose body it is, to count bytes by: an address and its network, what was shown as a
+/// credential, if something was, and who answers for the request, once that is known.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Senders([Option<u64>; 2]);
+pub(crate) struct Senders {
+    address: u64,
+    site: u64,
+    shown: Option<u64>,
+    holder: Option<u64>,
+}
 
 /// The place of a body; its bytes are free again when this is dropped.
 #[derive(Debug)]
@@ -112,8 +122,9 @@ pub(crate) fn no_room() -> Error {
 impl Senders {
     /// Who sends a request.
     pub(crate) fn of(parts: &Parts) -> Self {
-        let shown = parts.headers.get(AUTHORIZATION).map(|shown| SENDERS.hash_one(shown.as_bytes()));
-        Self::new(client_address(parts), shown)
+        // However it is written.
+        let shown = Proof::of(&parts.headers, &parts.extensions);
+        Self::new(client_address(parts), shown.map(|shown| SENDERS.hash_one(shown.text())))
     }
 
     /// Who sends a request with another kind of credential.
@@ -122,11 +133,22 @@ impl Senders {
     }
 
     fn new(address: IpAddr, shown: Option<u64>) -> Self {
-        Self([Some(SENDERS.hash_one(network::source(address))), shown])
+        let (source, site) = (network::source(address), network::site(address));
+        let (address, site) = (SENDERS.hash_one(source), SENDERS.hash_one(("site", site)));
+        Self { address, site, shown, holder: None }
     }
 
-    fn each(self) -> impl Iterator<Item = u64> {
-        self.0.into_iter().flatten()
+    /// With who answers for the request by now.
+    fn known(self) -> Self {
+        let holder = context::holder().map(|holder| SENDERS.hash_one(("holder", holder)));
+        Self { holder: self.holder.or(holder), ..self }
+    }
+
+    /// Each with how many times what is left it may have.
+    fn each(self) -> impl Iterator<Item = (u64, usize)> {
+        let others =
+            [Some(self.address), self.shown, self.holder].into_iter().flatten().map(|other| (other, 1));
+        others.chain([(self.site, SHARE_OF_SITE)])
     }
 }
 
@@ -148,7 +170,7 @@ impl Room {
         if body.size_hint().lower() > self.limit_bytes as u64 {
             return Err(Unread::TooLarge);
         }
-        timeout(self.patience, self.collect(body, senders)).await.unwrap_or(Err(Unread::Slow))
+        timeout(self.patience, self.collect(body, senders.known())).await.unwrap_or(Err(Unread::Slow))
     }
 
     async fn collect(&self, mut body: Body, senders: Senders) -> Result<Received<'_>, Unread> {
@@ -171,21 +193,21 @@ impl Room {
 
     /// A place for what is in memory already.
     pub(crate) async fn hold(&self, bytes: usize, senders: Senders) -> Result<Place<'_>, Unread> {
-        let mut place = Place { room: self, senders, bytes: 0 };
+        let mut place = Place { room: self, senders: senders.known(), bytes: 0 };
         place.grow(bytes).await?;
         Ok(place)
     }
 
-    /// Gives bytes a place, if none of their senders has more then than is left.
+    /// Gives bytes a place, if none of their senders has more then than it may.
     fn take(&self, senders: Senders, bytes: usize) -> bool {
         let mut taken = self.taken.lock();
         let left = self.size_bytes.saturating_sub(taken.sum + bytes);
         let has = |sender| taken.by_sender.get(&sender).copied().unwrap_or_default();
-        if senders.each().any(|sender| has(sender) + bytes > left) {
+        if senders.each().any(|(sender, times)| has(sender) + bytes > left.saturating_mul(times)) {
             return false;
         }
         taken.sum += bytes;
-        senders.each().for_each(|sender| *taken.by_sender.entry(sender).or_default() += bytes);
+        senders.each().for_each(|(sender, _)| *taken.by_sender.entry(sender).or_default() += bytes);
         true
     }
 }
@@ -225,7 +247,7 @@ impl Drop for Place<'_> {
         }
         let mut taken = self.room.taken.lock();
         taken.sum -= self.bytes;
-        for sender in self.senders.each() {
+        for (sender, _) in self.senders.each() {
             if let Some(has) = taken.by_sender.get_mut(&sender) {
                 *has -= self.bytes;
                 if *has == 0 {
@@ -271,7 +293,7 @@ mod tests {
     }
 
     fn sender(number: u8) -> Senders {
-        Senders::new(IpAddr::from([192, 0, 2, number]), None)
+        Senders::new(IpAddr::from([192, 0, number, 1]), None)
     }
 
     #[tokio::test]
@@ -299,7 +321,7 @@ mod tests {
         }
         assert_eq!(held.len(), 2, "half of the room");
         // One credential, from wherever it is used.
-        let everywhere = |number| Senders::new(IpAddr::from([198, 51, 100, number]), Some(99));
+        let everywhere = |number| Senders::new(IpAddr::from([198, 51, number, 1]), Some(99));
         for number in 0..8 {
             held.extend(room.read(Body::from("1234"), everywhere(number)).await.ok());
         }
@@ -308,18 +330,37 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_network_leaves_something_and_so_does_whoever_answers_for_requests() {
+        let room = room(40);
+        let mut held = vec![];
+        for number in 0..20 {
+            let senders = Senders::new(IpAddr::from([192, 0, 2, number]), None);
+            held.extend(room.read(Body::from("1234"), senders).await.ok());
+        }
+        assert_eq!(held.len(), 7, "three quarters of the room");
+        assert!(room.read(Body::from("1234"), sender(3)).await.is_ok(), "there is room for others");
+        held.clear();
+        for number in 0..20 {
+            let senders = Senders { holder: Some(7), ..sender(number) };
+            held.extend(room.read(Body::from("1234"), senders).await.ok());
+        }
+        assert_eq!(held.len(), 5, "half of the room");
+    }
+
+    #[tokio::test]
     async fn a_body_has_its_place_until_its_request_is_answered() {
-        let shown = "Bearer who-sends-a-body-of-a-known-size";
-        let has = || {
+        let shown = "who-sends-a-body-of-a-known-size";
+        let has = move || {
             let taken = CALLERS.taken.lock();
-            taken.by_sender.get(&SENDERS.hash_one(shown.as_bytes())).copied().unwrap_or_default()
+            taken.by_sender.get(&SENDERS.hash_one(shown)).copied().unwrap_or_default()
         };
         let answer = async move |body: RawBody| {
             let name = body.read(|body| Ok(body["name"].as_str().map(str::to_owned))).await;
             format!("{} {}", name.is_ok(), has())
         };
         let router = Router::new().route("/", post(answer)).layer(from_fn(crate::identify::identify));
-        let request = Request::post("/").header(AUTHORIZATION, shown).body(Body::from(r#"{"name":"ada"}"#));
+        let request = Request::post("/").header("authorization", format!("bEARER   {shown}"));
+        let request = request.body(Body::from(r#"{"name":"ada"}"#));
         let answered = router.oneshot(request.expect("a request")).await.expect("an answer");
         let said = to_bytes(answered.into_body(), 100).await.expect("a body");
         assert_eq!(said, format!("true {LEAST_BYTES}"));

@@ -1,6 +1,7 @@
 //! What belongs to the request being answered: its id, where it went, who sent
 //! it, and what its caller has left of its rate.
 
+use std::any::Any;
 use std::sync::{Arc, OnceLock, Weak};
 
 use axum::http::{HeaderMap, HeaderName, HeaderValue};
@@ -8,7 +9,6 @@ use coppice_core::operation::{self, Operation};
 use coppice_core::organization::Holder;
 use tracing::Instrument;
 
-use crate::arrival::Place;
 use crate::audit::notes::Notes;
 use crate::connections::Asked;
 use crate::route::RequestRoute;
@@ -49,7 +49,8 @@ pub(crate) struct Context {
     /// Its connection's part in it, as long as it is not answered.
     asked: Weak<Asked>,
     audit: Notes,
-    place: OnceLock<Place<'static>>,
+    /// The place of its body, for as long.
+    place: OnceLock<Box<dyn Any + Send + Sync>>,
 }
 
 /// The id of the request being answered.
@@ -77,9 +78,14 @@ pub(crate) fn note_caller(kind: &'static str, holder: &Holder) {
     });
 }
 
+/// Who answers for the request being answered, if that is known.
+pub(crate) fn holder() -> Option<Holder> {
+    CURRENT.try_with(|current| Some(current.sender.get()?.holder.clone())).ok().flatten()
+}
+
 /// Gives the place of the request's body back when the request is answered.
-pub(crate) fn hold(place: Place<'static>) {
-    let _ = CURRENT.try_with(|current| current.place.set(place));
+pub(crate) fn hold(place: impl Any + Send + Sync) {
+    let _ = CURRENT.try_with(|current| current.place.set(Box::new(place)));
 }
 
 /// Where the request went.

@@ -219,7 +219,11 @@ pub fn router(
     let base_path = app.identity.issuers().base_path().to_owned();
     let pages = limits
         .around(
-            oauth::pages(&app).merge(github_webhook::pages()).merge(console::routes()).route("/", any(home)),
+            oauth::pages(&app)
+                .merge(github_webhook::pages())
+                .route_layer(from_fn(departure::leave_in_turn))
+                .merge(console::routes())
+                .route("/", any(home)),
             Audience::People,
         )
         .route_layer(from_fn_with_state(hosts.clone(), hosts::only_this_site))

@@ -100,7 +100,8 @@ mod tests {
         assert!(!has_to_go(&newcomer));
         let other = come("10.0.3.1").expect("it has no fewer than this one");
         assert!(has_to_go(&newcomer));
-        let later = now + Duration::from_millis(250);
+        assert!(come_at("10.0.1.4", now + Duration::from_millis(250)).is_none());
+        let later = now + Duration::from_secs(5);
         assert!(come_at("10.0.1.4", later).is_some() && has_to_go(&other), "it had the time");
     }
 }

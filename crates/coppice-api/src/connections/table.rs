@@ -16,10 +16,13 @@ use super::bodies::Bodies;
 /// The part of all connections, as a divisor, that nobody keeps: of them whoever comes gets one.
 const LEFT: usize = 8;
 
-/// For so long whoever has come makes no room for somebody of a network that holds more: most ask meanwhile.
+/// For so long whoever has come makes no room while another network holds more than the next one's: most ask meanwhile.
 const UNDISPLACED: Duration = Duration::from_millis(250);
 
-/// How many of those that have not had the time are looked at for one that makes room.
+/// And for so long none for somebody of a network that holds more than theirs: whoever is far away asks meanwhile.
+const UNDISPLACED_BY_MORE: Duration = Duration::from_secs(5);
+
+/// How many of those on which nothing was asked for are looked at for one that makes room.
 const LOOKED_AT: usize = 64;
 
 /// See the module.
@@ -113,27 +116,24 @@ impl Table {
     /// Makes room for a connection of this network, if it has one.
     pub(super) fn make_room(&mut self, comes: Option<IpAddr>, now: Instant) -> bool {
         let own = self.held_by(comes);
-        self.displace_silent(now) || self.displace_idle_of_most(own) || self.displace_newcomer(own)
+        self.displace_silent(own, now, UNDISPLACED)
+            || self.displace_idle_of_most(own)
+            || self.displace_silent(own, now, Duration::ZERO)
     }
 
     fn held_by(&self, site: Option<IpAddr>) -> usize {
         site.and_then(|site| self.of_site.get(&site)).copied().unwrap_or_default()
     }
 
-    /// Ends the connection that has gone longest without a request, if it had the time to send one.
-    fn displace_silent(&mut self, now: Instant) -> bool {
-        let oldest = self.silent.first().copied();
-        let had_time = |open: &Open| now.duration_since(open.since) >= UNDISPLACED;
-        let oldest = oldest.filter(|number| self.open.get(number).is_some_and(had_time));
-        oldest.is_some_and(|number| self.displace(number))
-    }
-
-    /// Ends one that has just come, of a network that holds no fewer than this.
-    fn displace_newcomer(&mut self, own: usize) -> bool {
-        let holds = |open: &Open| self.held_by(open.address.map(network::site));
+    /// Ends the oldest connection on which nothing was asked for, of a network that holds no fewer than `own`, after
+    /// `patience`; or after [`UNDISPLACED_BY_MORE`] of one that holds fewer.
+    fn displace_silent(&mut self, own: usize, now: Instant, patience: Duration) -> bool {
+        let gives_way = |open: &Open| {
+            let holds = self.held_by(open.address.map(network::site));
+            now.duration_since(open.since) >= if holds >= own { patience } else { UNDISPLACED_BY_MORE }
+        };
         let mut oldest = self.silent.iter().take(LOOKED_AT);
-        let found =
-            oldest.find(|number| self.open.get(number).is_some_and(|open| holds(open) >= own)).copied();
+        let found = oldest.find(|number| self.open.get(number).is_some_and(gives_way)).copied();
         found.is_some_and(|number| self.displace(number))
     }
 
@@ -215,5 +215,28 @@ fn take_one(counts: &mut HashMap<IpAddr, usize>, of: IpAddr) {
         if *count == 0 {
             counts.remove(&of);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whoever_is_slow_to_ask_makes_no_room_for_a_network_that_holds_more() {
+        let (mut table, begun) = (Table::new(), Instant::now());
+        let address = |text: &str| Some(text.parse().expect("an address"));
+        let [many, few, none] = ["10.0.1.0", "10.0.2.0", "10.0.3.0"].map(address);
+        for _ in 0..2 {
+            let asked = table.insert(many, Arc::default(), begun);
+            table.has_asked(asked);
+        }
+        let slow = table.insert(few, Arc::default(), begun);
+        let after = |millis| begun + Duration::from_millis(millis);
+        assert!(!table.make_room(many, after(4900)), "its network holds all others");
+        assert!(table.make_room(none, after(300)) && !table.open.contains_key(&slow), "that holds fewer");
+
+        let slow = table.insert(few, Arc::default(), begun);
+        assert!(table.make_room(many, after(5000)) && !table.open.contains_key(&slow), "it had time");
     }
 }
