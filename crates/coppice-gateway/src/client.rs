@@ -160,7 +160,7 @@ impl Gateway {
             turn_away(tcp, full);
             return Ok(None);
         }
-        let (client, request) = negotiate(tcp, &self.certificate()).await?;
+        let (client, request) = negotiate(tcp, origin.client, &self.certificate(), &self.handshakes).await?;
         Ok(Some((origin, client, request)))
     }
 

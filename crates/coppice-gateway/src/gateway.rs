@@ -13,10 +13,12 @@ use coppice_turns::Turns;
 use parking_lot::RwLock;
 use rustix::net::sockopt;
 use tokio::net::{TcpListener, TcpStream};
+use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 
 use crate::failures::Failures;
+use crate::handshakes::Handshakes;
 use crate::lanes::Lanes;
 use crate::places::{Full, Places};
 use crate::pool::Pools;
@@ -47,6 +49,7 @@ pub struct Gateway {
     /// Questions about branches, by the name that was sent. Strangers cause them, so what they
     /// cost a branch is bounded however many strangers there are, and no other branch waits.
     pub(crate) questions: Turns<String>,
+    pub(crate) handshakes: Handshakes,
     pub(crate) pools: Pools,
     pub(crate) places: Arc<Places>,
     /// Those of visitors.
@@ -87,10 +90,14 @@ impl std::fmt::Debug for Gateway {
 
 impl Gateway {
     /// A gateway to these branches that keeps its sessions in `sessions`, and
-    /// shows `certificate` to clients that use TLS.
+    /// shows `certificate` to clients that use TLS. Their handshakes are computed
+    /// on the runtime in which it is made.
     ///
     /// # Errors
     /// When the system has no threads for it.
+    ///
+    /// # Panics
+    /// Outside of a runtime.
     pub fn new(
         config: GatewayConfig,
         certificate: Certificate,
@@ -105,6 +112,7 @@ impl Gateway {
             visitors: Places::new(config.visitors),
             failures: Failures::new(config.failures_per_minute),
             questions: Turns::of_each(QUESTIONS_OF_BRANCH_MAX),
+            handshakes: Handshakes::on(Handle::current()),
             pools: Pools::default(),
             replica_turn: AtomicUsize::new(0),
             sessions,

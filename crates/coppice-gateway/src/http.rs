@@ -3,7 +3,6 @@
 use std::io;
 
 use tokio::net::TcpStream;
-use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 use tokio_util::either::Either;
 
@@ -15,7 +14,7 @@ impl Gateway {
     /// shown the certificate that clients of PostgreSQL are shown, and may
     /// choose HTTP/2 (ALPN, RFC 7301).
     ///
-    /// Takes as long as the client does: the caller bounds it.
+    /// Takes as long as the client does, and the handshakes of others: the caller bounds it.
     ///
     /// # Errors
     /// When the client is gone, or there is no TLS that both speak.
@@ -24,7 +23,7 @@ impl Gateway {
         if tcp.peek(&mut first).await? == 0 || first[0] != TLS_HANDSHAKE {
             return Ok(Either::Left(tcp));
         }
-        let acceptor = TlsAcceptor::from(self.certificate().http);
-        Ok(Either::Right(acceptor.accept(tcp).await?))
+        let peer = tcp.peer_addr()?.ip();
+        Ok(Either::Right(self.handshakes.accept(tcp, peer, self.certificate().http).await?))
     }
 }

@@ -4,7 +4,7 @@
 //! microseconds, of which waking another thread for it would be a good part, and
 //! a thread that serves many has the next message at hand when it is done with
 //! one. Whatever takes longer is asked of [`Branches`](crate::Branches), which
-//! answers from elsewhere.
+//! answers from elsewhere, and TLS handshakes are computed there (`handshakes.rs`).
 
 use std::io;
 use std::num::NonZero;

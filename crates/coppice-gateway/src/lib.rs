@@ -20,6 +20,7 @@ mod destination;
 mod entrance;
 mod failures;
 mod gateway;
+mod handshakes;
 mod http;
 mod keys;
 mod lanes;

@@ -5,17 +5,19 @@
 //! handshake could have been slipped in by someone else, so it must be nothing.
 
 use std::io;
+use std::net::IpAddr;
 
 use coppice_pgwire::sqlstate;
 use coppice_pgwire::startup::{CancelKey, Startup, StartupPacket};
 use rustls::{ProtocolVersion, ServerConnection};
 use tokio::io::{AsyncWriteExt as _, DuplexStream};
 use tokio::net::TcpStream;
-use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
 
 use crate::Certificate;
 use crate::certificate::ALPN_POSTGRESQL;
 use crate::connection::{Connection, Duplex};
+use crate::handshakes::Handshakes;
 use crate::reason::Reason;
 use crate::refusal::{End, Refusal};
 
@@ -65,12 +67,18 @@ impl Tls {
     }
 }
 
-/// Takes a client up to its first packet that is not about encryption. A
-/// client whose packet makes no sense has been told so when this fails.
-pub(crate) async fn negotiate(tcp: TcpStream, certificate: &Certificate) -> io::Result<(Client, Request)> {
+/// Takes a client that is at this address up to its first packet that is not about
+/// encryption. A client whose packet makes no sense has been told so when this fails.
+pub(crate) async fn negotiate(
+    tcp: TcpStream,
+    address: IpAddr,
+    certificate: &Certificate,
+    handshakes: &Handshakes,
+) -> io::Result<(Client, Request)> {
     let mut first = [0];
     if tcp.peek(&mut first).await? == 1 && first[0] == TLS_HANDSHAKE {
-        return over_tls(tcp, certificate, true).await;
+        let stream = handshakes.accept(tcp, address, certificate.tls.clone()).await?;
+        return over_tls(stream, certificate, true).await;
     }
     let mut connection = Connection::new(tcp);
     loop {
@@ -78,7 +86,9 @@ pub(crate) async fn negotiate(tcp: TcpStream, certificate: &Certificate) -> io::
             Ok(StartupPacket::SslRequest) => {
                 check_nothing_unread(&connection)?;
                 connection.stream.write_all(b"S").await?;
-                return over_tls(connection.stream, certificate, false).await;
+                let tcp = connection.stream;
+                let stream = handshakes.accept(tcp, address, certificate.tls.clone()).await?;
+                return over_tls(stream, certificate, false).await;
             }
             Ok(StartupPacket::GssEncRequest) => {
                 check_nothing_unread(&connection)?;
@@ -124,11 +134,10 @@ fn check_nothing_unread<S>(connection: &Connection<S>) -> io::Result<()> {
 }
 
 async fn over_tls(
-    tcp: TcpStream,
+    stream: TlsStream<TcpStream>,
     certificate: &Certificate,
     is_alpn_required: bool,
 ) -> io::Result<(Client, Request)> {
-    let stream = TlsAcceptor::from(certificate.tls.clone()).accept(tcp).await?;
     let (_, session) = stream.get_ref();
     if is_alpn_required && session.alpn_protocol() != Some(ALPN_POSTGRESQL) {
         return Err(io::Error::new(io::ErrorKind::InvalidData, "direct TLS without the ALPN of PostgreSQL"));
