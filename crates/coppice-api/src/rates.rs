@@ -4,7 +4,7 @@ use std::hash::Hash;
 use std::net::IpAddr;
 use std::num::NonZeroU32;
 
-use coppice_core::access::CredentialId;
+use coppice_core::access::{Caller, CredentialId, Principal};
 use coppice_core::organization::Holder;
 use coppice_core::{Error, ErrorCode, Result, network};
 use governor::clock::{Clock, DefaultClock};
@@ -16,15 +16,19 @@ use crate::context::RateState;
 use crate::progress::Progress;
 use crate::{context, metrics};
 
-/// Changes that whoever answers for them, a person or an organization without an owner, makes or is refused: so many
-/// an hour, and as many at once. Each leaves a line in the audit log.
+/// Changes that whoever answers for them, a person or an organization without an owner, makes: so many an hour, and as
+/// many at once. Each leaves a line in the audit log. As many may be refused.
 const CHANGES: Quota = Quota::per_hour(NonZeroU32::new(20_000).expect("not zero"));
-/// Of them, changes by one credential: whoever has a key of somebody leaves them enough to delete it.
+/// Of them, changes by all keys of organizations: whoever has however many of them leaves the owner enough to delete
+/// them.
+const CHANGES_OF_ORGANIZATIONS: Quota = Quota::per_hour(NonZeroU32::new(17_500).expect("not zero"));
+/// Of either, changes by one credential: whoever has a key of somebody leaves their others enough.
 const CHANGES_OF_CREDENTIAL: Quota = Quota::per_hour(NonZeroU32::new(15_000).expect("not zero"));
 /// How many seconds' worth of requests may come at once.
 const BURST_SECONDS: NonZeroU32 = NonZeroU32::new(5).expect("not zero");
 
 type Limiter<K> = RateLimiter<K, DefaultKeyedStateStore<K>, DefaultClock, StateInformationMiddleware>;
+type NotYet = NotUntil<<DefaultClock as Clock>::Instant>;
 
 impl RateState {
     fn new(quota: Quota, remaining: u32) -> Self {
@@ -39,14 +43,48 @@ impl RateState {
 pub(crate) struct Rates {
     credentials: Limiter<CredentialId>,
     refused: Limiter<CredentialId>,
-    /// By who makes them: credentials are as many as an organization likes, and organizations as many as a person
-    /// may own.
-    changes: Limiter<Holder>,
-    changes_of_credential: Limiter<CredentialId>,
+    changes: Changes,
+    /// Beside those that are made: what a key may not do takes nothing from who may.
+    refused_changes: Changes,
     addresses: Limiter<IpAddr>,
     /// Of those that are here.
     pub(crate) progress: Progress,
     clock: DefaultClock,
+}
+
+/// Changes of an hour.
+struct Changes {
+    of_credential: Limiter<CredentialId>,
+    /// By keys of organizations, by who answers for these.
+    of_organizations: Limiter<Holder>,
+    /// By who makes them: credentials are as many as an organization likes, and organizations as many as a person
+    /// may own.
+    all: Limiter<Holder>,
+}
+
+impl Changes {
+    fn new() -> Self {
+        Self {
+            of_credential: RateLimiter::dashmap(CHANGES_OF_CREDENTIAL).with_middleware(),
+            of_organizations: RateLimiter::dashmap(CHANGES_OF_ORGANIZATIONS).with_middleware(),
+            all: RateLimiter::dashmap(CHANGES).with_middleware(),
+        }
+    }
+
+    /// Counts one; the smallest part first, so that what is beyond it takes nothing from the others.
+    fn count(&self, of: &Holder, by: &Caller) -> Result<(), NotYet> {
+        self.of_credential.check_key(&by.credential)?;
+        if matches!(by.principal, Principal::Organization(_)) {
+            self.of_organizations.check_key(of)?;
+        }
+        self.all.check_key(of).map(drop)
+    }
+
+    fn forget_idle(&self) {
+        self.of_credential.retain_recent();
+        self.of_organizations.retain_recent();
+        self.all.retain_recent();
+    }
 }
 
 impl std::fmt::Debug for Rates {
@@ -67,8 +105,8 @@ impl Rates {
         Self {
             credentials: limiter(credential_per_second),
             refused: limiter(address_per_second),
-            changes: RateLimiter::dashmap(CHANGES).with_middleware(),
-            changes_of_credential: RateLimiter::dashmap(CHANGES_OF_CREDENTIAL).with_middleware(),
+            changes: Changes::new(),
+            refused_changes: Changes::new(),
             addresses: limiter(address_per_second),
             progress: Progress::new(),
             clock: DefaultClock::default(),
@@ -80,17 +118,20 @@ impl Rates {
         self.admit(&self.credentials, credential).inspect_err(|_| metrics::rate_limited("credential"))
     }
 
-    /// Counts a change that a credential may not make.
-    pub(crate) fn admit_refused(&self, credential: &CredentialId) -> Result<RateState> {
-        self.admit(&self.refused, credential).inspect_err(|_| metrics::rate_limited("credential"))
+    /// Counts a change that a caller may not make, for which this one answers.
+    pub(crate) fn admit_refused(&self, of: &Holder, by: &Caller) -> Result<()> {
+        self.admit(&self.refused, &by.credential).inspect_err(|_| metrics::rate_limited("credential"))?;
+        self.admit_to(&self.refused_changes, of, by)
     }
 
-    /// Counts a change that somebody makes, also one that is refused. The headers of its answer are
-    /// about requests.
-    pub(crate) fn admit_change(&self, of: &Holder, by: &CredentialId) -> Result<()> {
-        let of_credential = self.changes_of_credential.check_key(by).map(drop);
-        let admitted = of_credential.and_then(|()| self.changes.check_key(of).map(drop));
-        admitted.map_err(|not_yet| {
+    /// Counts a change that a caller makes, for which this one answers.
+    pub(crate) fn admit_change(&self, of: &Holder, by: &Caller) -> Result<()> {
+        self.admit_to(&self.changes, of, by)
+    }
+
+    /// The headers of the answer are about requests, but where this is too much.
+    fn admit_to(&self, changes: &Changes, of: &Holder, by: &Caller) -> Result<()> {
+        changes.count(of, by).map_err(|not_yet| {
             metrics::rate_limited("changes");
             self.too_many(&not_yet)
         })
@@ -107,8 +148,8 @@ impl Rates {
     pub(crate) fn forget_idle(&self) {
         self.credentials.retain_recent();
         self.refused.retain_recent();
-        self.changes.retain_recent();
-        self.changes_of_credential.retain_recent();
+        self.changes.forget_idle();
+        self.refused_changes.forget_idle();
         self.addresses.retain_recent();
     }
 
@@ -124,7 +165,7 @@ impl Rates {
         }
     }
 
-    fn too_many(&self, not_yet: &NotUntil<<DefaultClock as Clock>::Instant>) -> Error {
+    fn too_many(&self, not_yet: &NotYet) -> Error {
         context::note_rate(RateState::new(not_yet.quota(), 0));
         let wait = not_yet.wait_time_from(self.clock.now()).as_secs_f64().ceil();
         Error::TooMany {
@@ -137,7 +178,29 @@ impl Rates {
 
 #[cfg(test)]
 mod tests {
+    use coppice_core::access::Grant;
+    use coppice_core::{ApiKeyId, OrganizationId, UserId};
+
     use super::*;
+
+    fn by(principal: Principal, key: &str) -> Caller {
+        let credential = CredentialId::Key(ApiKeyId::from_trusted(key));
+        Caller { principal, credential, grant: Grant::everything(), expiry: None, is_stale: false }
+    }
+
+    /// A person, by a key of their own.
+    fn by_person(key: &str) -> Caller {
+        by(Principal::User(UserId::from_trusted("usr_1")), key)
+    }
+
+    /// An organization of theirs, by one of its keys.
+    fn by_organization(organization: &str, key: &str) -> Caller {
+        by(Principal::Organization(OrganizationId::from_trusted(organization)), key)
+    }
+
+    fn holder(id: &str) -> Holder {
+        Holder::from_trusted(id)
+    }
 
     #[test]
     fn an_address_gets_its_burst_and_then_waits() {
@@ -154,29 +217,61 @@ mod tests {
     #[test]
     fn changes_that_a_credential_may_not_make_have_a_smaller_rate() {
         let rates = Rates::new(NonZeroU32::new(1000).expect("not zero"), NonZeroU32::MIN);
-        let key = |id: &str| CredentialId::Key(coppice_core::ApiKeyId::from_trusted(id));
-        let refused =
-            (0..100).find_map(|_| rates.admit_refused(&key("key_1")).err()).expect("the burst ends");
+        let (of, one, other) = (holder("usr_1"), by_person("key_1"), by_person("key_2"));
+        let refused = (0..100).find_map(|_| rates.admit_refused(&of, &one).err()).expect("the burst ends");
         assert_eq!(refused.code(), ErrorCode::RateLimited);
-        assert!(rates.admit_credential(&key("key_1")).is_ok(), "it may do what it may do");
-        assert!(rates.admit_refused(&key("key_2")).is_ok(), "others are not affected");
+        assert!(rates.admit_credential(&one.credential).is_ok(), "it may do what it may do");
+        assert!(rates.admit_refused(&of, &other).is_ok(), "others are not affected");
     }
 
     #[test]
     fn changes_have_a_rate_of_whoever_makes_them_whatever_the_credential() {
         let rates = Rates::new(NonZeroU32::MAX, NonZeroU32::MAX);
-        let of = |id: &str| Holder::from_trusted(id);
-        let key = |id: &str| CredentialId::Key(coppice_core::ApiKeyId::from_trusted(id));
-        let last = |by: &str| (0..30_000).find_map(|_| rates.admit_change(&of("usr_1"), &key(by)).err());
+        let of = holder("usr_1");
+        let last = |key: &str| (0..30_000).find_map(|_| rates.admit_change(&of, &by_person(key)).err());
         let refused = last("key_1").expect("it ends");
         assert_eq!(refused.code(), ErrorCode::RateLimited);
         assert!(refused.retry_after_seconds().is_some_and(|seconds| seconds < 60), "it goes on soon");
         assert!(
-            rates.admit_change(&of("usr_1"), &key("key_2")).is_ok(),
+            rates.admit_change(&of, &by_person("key_2")).is_ok(),
             "another one can still delete that one"
         );
         assert!(last("key_2").is_some(), "both together have a rate, too");
-        assert!(rates.admit_change(&of("usr_2"), &key("key_3")).is_ok(), "others are not affected");
+        let (other, by) = (holder("usr_2"), by_person("key_3"));
+        assert!(rates.admit_change(&other, &by).is_ok(), "others are not affected");
+    }
+
+    #[test]
+    fn however_many_keys_of_organizations_leave_their_owner_some_changes() {
+        let rates = Rates::new(NonZeroU32::MAX, NonZeroU32::MAX);
+        let of = holder("usr_1");
+        let last = |by: &Caller| (0..30_000).find_map(|_| rates.admit_change(&of, by).err());
+        assert!(last(&by_organization("org_1", "key_1")).is_some(), "one key has a rate");
+        let second = by_organization("org_2", "key_2");
+        assert!(rates.admit_change(&of, &second).is_ok(), "one leaves some to others");
+        assert!(last(&second).is_some(), "both together have a rate, too");
+        let third = by_organization("org_3", "key_3");
+        let third = (0..100).find_map(|_| rates.admit_change(&of, &third).err());
+        assert!(third.is_some(), "more of them have no more");
+        for _ in 0..2_000 {
+            rates.admit_change(&of, &by_person("key_4")).expect("the owner can delete those");
+        }
+    }
+
+    #[test]
+    fn what_keys_may_not_do_takes_nothing_from_what_others_may() {
+        let often = NonZeroU32::new(1_000_000).expect("not zero");
+        let rates = Rates::new(often, often);
+        let of = holder("usr_1");
+        for key in ["key_1", "key_2", "key_3"] {
+            let by = by_organization("org_1", key);
+            let refused = (0..30_000).find_map(|_| rates.admit_refused(&of, &by).err());
+            assert_eq!(refused.map(|refused| refused.code()), Some(ErrorCode::RateLimited), "{key}");
+        }
+        let able = by_organization("org_1", "key_4");
+        assert!(rates.admit_change(&of, &able).is_ok(), "also not from keys of the organization");
+        assert!(rates.admit_change(&of, &by_person("key_5")).is_ok());
+        assert!(rates.admit_refused(&of, &by_person("key_5")).is_ok(), "the owner is told why");
     }
 
     #[test]

@@ -177,11 +177,11 @@ impl Call {
         if !operation.is_recorded || self.is_recorded {
             return Ok(());
         }
+        let (of, by) = (credential.person(), &credential.caller);
         if is_refused {
-            self.rates.admit_refused(&credential.caller.credential)?;
-        }
-        if is_refused || (operation.is_write && !operation.runs_sql) {
-            self.rates.admit_change(&credential.person(), &credential.caller.credential)?;
+            self.rates.admit_refused(&of, by)?;
+        } else if operation.is_write && !operation.runs_sql {
+            self.rates.admit_change(&of, by)?;
         }
         let line = app.audit.begin(credential, operation, target, &self.origin).await?;
         context::audit_notes(|notes| notes.begin(line));
