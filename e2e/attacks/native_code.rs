@@ -75,7 +75,7 @@ const ENOSPC: i64 = -(libc::ENOSPC as i64);
 type Check = (&'static str, fn(&Scene));
 
 /// The rows of the table, in its order.
-const CHECKS: [Check; 31] = [
+const CHECKS: [Check; 34] = [
     ("run a program of its image, or itself", |s| {
         for program in [s.program.as_str(), "/proc/self/exe"] {
             assert_eq!(s.runs(&format!("exec('{program} --version')")), EPERM, "{program}");
@@ -167,11 +167,12 @@ const CHECKS: [Check; 31] = [
         let calls = [libc::SYS_sendmsg, libc::SYS_sendmmsg, libc::SYS_recvmsg, libc::SYS_recvmmsg];
         s.all_denied(&calls.map(|number| (number, [0, 0, 0])));
     }),
-    ("lock a file that it shares with its neighbours or the machine", |s| {
+    ("lock or watch a file that it shares with its neighbours or the machine", |s| {
         s.all_denied(&[(libc::SYS_flock, [0, i64::from(libc::LOCK_SH), 0])]);
         for command in [libc::F_SETLK, libc::F_OFD_SETLKW, libc::F_SETLEASE, libc::F_NOTIFY] {
             s.all_denied(&[(libc::SYS_fcntl, [0, i64::from(command), 0])]);
         }
+        s.all_denied(&[(libc::SYS_inotify_init1, [0, 0, 0]), (libc::SYS_inotify_add_watch, [0, 0, 0])]);
     }),
     ("have everything written out that its neighbours wrote", |s| {
         s.all_denied(&[(libc::SYS_sync, [0, 0, 0]), (libc::SYS_syncfs, [0, 0, 0])]);
@@ -323,6 +324,27 @@ const CHECKS: [Check; 31] = [
     ("take the asynchronous I/O that the machine can have from its neighbours", |s| {
         let calls = [libc::SYS_io_setup, libc::SYS_io_submit, libc::SYS_io_getevents];
         s.all_denied(&calls.map(|number| (number, [0, 0, 0])));
+    }),
+    ("take the room that the machine has for compiled filters from its neighbours", |s| {
+        let to_filter = i64::from(libc::SECCOMP_SET_MODE_FILTER);
+        s.all_denied(&[
+            (libc::SYS_seccomp, [to_filter, 0, 0]),
+            (libc::SYS_prctl, [libc::PR_SET_SECCOMP.into(), 2, 0]),
+        ]);
+        for option in [libc::SO_ATTACH_FILTER, libc::SO_ATTACH_BPF, libc::SO_ATTACH_REUSEPORT_CBPF] {
+            s.all_denied(&[(libc::SYS_setsockopt, [0, libc::SOL_SOCKET.into(), option.into()])]);
+        }
+    }),
+    ("fill the host's memory with policies for memory or names of mappings", |s| {
+        let calls = [libc::SYS_mbind, libc::SYS_set_mempolicy, libc::SYS_set_mempolicy_home_node];
+        s.all_denied(&calls.map(|number| (number, [0, 0, 0])));
+        s.all_denied(&[(libc::SYS_prctl, [libc::PR_SET_VMA.into(), 0, 0])]);
+        let move_pages = |to: i64| s.runs(&format!("call({}, 0, 0, 0, {to}, 0, 0)", libc::SYS_move_pages));
+        assert_eq!(move_pages(4096), EPERM);
+        assert_ne!(move_pages(0), EPERM, "it may ask where they are");
+    }),
+    ("keep its neighbours off a core of the machine", |s| {
+        s.all_denied(&[(libc::SYS_prctl, [libc::PR_SCHED_CORE.into(), 1, 0])]);
     }),
     ("take the processes that the machine can have from its neighbours", |_| {
         let most = std::fs::read_to_string("/proc/sys/kernel/pid_max").expect("a number of processes");

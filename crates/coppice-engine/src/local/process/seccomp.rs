@@ -2,7 +2,8 @@
 //!
 //! What is denied is what container runtimes deny, and what PostgreSQL never
 //! does: making namespaces, mounts, links and nodes, looking into other
-//! processes, talking to anything but Unix sockets, and starting programs.
+//! processes, talking to anything but Unix sockets, having the kernel hold what
+//! counts as nobody's, and starting programs.
 //! A program that becomes another one once, at its start, needs one `execve`:
 //! it is let through by a secret in the three arguments that `execve` does not
 //! have. Nothing holds the secret afterwards but the filter, in the kernel.
@@ -99,8 +100,11 @@ const DENIED: &[c_long] = &[
     libc::SYS_sendmmsg,
     libc::SYS_recvmsg,
     libc::SYS_recvmmsg,
-    // What locks a file for everybody who has it open: programs and libraries are the host's own, or everybody's.
+    // What locks a file for everybody who has it open, or tells what others do with it: programs and libraries are the
+    // host's own, or everybody's.
     libc::SYS_flock,
+    libc::SYS_inotify_init1,
+    libc::SYS_inotify_add_watch,
     // Other processes, and programs.
     libc::SYS_ptrace,
     libc::SYS_process_vm_readv,
@@ -118,6 +122,15 @@ const DENIED: &[c_long] = &[
     libc::SYS_io_cancel,
     libc::SYS_io_getevents,
     SYS_IO_PGETEVENTS,
+    // Filters are compiled into room that the machine has once. This one is there by then.
+    libc::SYS_seccomp,
+    // Where memory is to be is kept for each page of a shared file, whether that is there or not, and no control group
+    // counts it.
+    libc::SYS_mbind,
+    libc::SYS_set_mempolicy,
+    libc::SYS_set_mempolicy_home_node,
+    // Memory that the kernel takes out of its own map, which is everybody's.
+    libc::SYS_memfd_secret,
     // The kernel's programs, modules, keys, clocks and records.
     libc::SYS_bpf,
     libc::SYS_perf_event_open,
@@ -152,6 +165,7 @@ const DENIED: &[c_long] = &[
 const DENIED_HERE: &[c_long] = &[
     libc::SYS_mknod,
     libc::SYS_symlink,
+    libc::SYS_inotify_init,
     libc::SYS_iopl,
     libc::SYS_ioperm,
     libc::SYS_modify_ldt,
@@ -170,9 +184,34 @@ const IOCTL_KIND: u32 = 0xff00;
 /// block, at nobody's expense. No server has a use for any.
 const IOCTL_KINDS_DENIED: [u32; 3] = [0x9400, (b'f' as u32) << 8, (b'X' as u32) << 8];
 
-/// Commands of fcntl(2) that lock files as flock(2) does, or watch over them.
-const FCNTL_DENIED: [i32; 6] =
-    [libc::F_SETLK, libc::F_SETLKW, libc::F_OFD_SETLK, libc::F_OFD_SETLKW, libc::F_SETLEASE, libc::F_NOTIFY];
+/// All that is done by fcntl(2): others of its commands lock files as flock(2) does, or watch over them, and kernels get
+/// more of them.
+const FCNTL_ALLOWED: [i32; 7] = [
+    libc::F_DUPFD,
+    libc::F_DUPFD_CLOEXEC,
+    libc::F_GETFD,
+    libc::F_SETFD,
+    libc::F_GETFL,
+    libc::F_SETFL,
+    libc::F_GETLK,
+];
+
+/// Calls that do one thing or another, the argument that says which, and what is denied of that.
+const VALUES_DENIED: [(c_long, u32, &[i32]); 2] = [
+    // Filters of calls; names of mappings, which no control group counts; and what keeps others off a core.
+    (libc::SYS_prctl, 0, &[libc::PR_SET_SECCOMP, libc::PR_SET_VMA, libc::PR_SCHED_CORE]),
+    // Filters of what a socket receives.
+    (
+        libc::SYS_setsockopt,
+        2,
+        &[
+            libc::SO_ATTACH_FILTER,
+            libc::SO_ATTACH_BPF,
+            libc::SO_ATTACH_REUSEPORT_CBPF,
+            libc::SO_ATTACH_REUSEPORT_EBPF,
+        ],
+    ),
+];
 
 /// One instruction (linux/filter.h).
 fn instruction(code: u32, value: u32) -> sock_filter {
@@ -227,8 +266,17 @@ pub(super) fn filter(key: Option<&ExecKey>) -> Vec<sock_filter> {
     let kind = instruction(libc::BPF_ALU | libc::BPF_AND | libc::BPF_K, IOCTL_KIND);
     let denied = IOCTL_KINDS_DENIED.map(|kind| [skip_unless(kind, 1), answer(DENY)]);
     decide(libc::SYS_ioctl, &[&[load(lower(1)), kind], denied.as_flattened(), &[answer(ALLOW)]].concat());
-    let denied = FCNTL_DENIED.map(|command| [skip_unless(command.unsigned_abs(), 1), answer(DENY)]);
-    decide(libc::SYS_fcntl, &[&[load(lower(1))], denied.as_flattened(), &[answer(ALLOW)]].concat());
+    let allowed = FCNTL_ALLOWED.map(|command| [skip_unless(command.cast_unsigned(), 1), answer(ALLOW)]);
+    decide(libc::SYS_fcntl, &[&[load(lower(1))], allowed.as_flattened(), &[answer(DENY)]].concat());
+    for (call, argument, values) in VALUES_DENIED {
+        let mut block = vec![load(lower(argument))];
+        block.extend(values.iter().flat_map(|value| [skip_unless(value.cast_unsigned(), 1), answer(DENY)]));
+        block.push(answer(ALLOW));
+        decide(call, &block);
+    }
+    // Without nodes it only asks where pages are, as PostgreSQL 18 does.
+    let has_no_nodes = [load(lower(3)), skip_unless(0, 3), load(upper(3)), skip_unless(0, 1)];
+    decide(libc::SYS_move_pages, &[&has_no_nodes[..], &[answer(ALLOW), answer(DENY)]].concat());
     // Any other way to set blocks aside is in no file's size, either.
     let is_plain = skip_unless(0, 1);
     decide(libc::SYS_fallocate, &[load(lower(1)), is_plain, answer(ALLOW), answer(DENY)]);
@@ -338,13 +386,27 @@ mod tests {
             assert_eq!((rename(4), rename(5)), (DENY, DENY), "RENAME_WHITEOUT");
             let allocate = |mode: u64| call(&filter, libc::SYS_fallocate, [3, mode, 0, 4096, 0, 0]);
             assert_eq!((allocate(0), allocate(1)), (ALLOW, DENY), "FALLOC_FL_KEEP_SIZE");
-            let command = |command: i32| {
-                call(&filter, libc::SYS_fcntl, [3, u64::from(command.unsigned_abs()), 0, 0, 0, 0])
+            let value = |number, argument: u32, value: i32| {
+                let mut arguments = [0; 6];
+                arguments[argument as usize] = u64::from(value.cast_unsigned());
+                call(&filter, number, arguments)
             };
-            assert_eq!((command(libc::F_SETFD), command(libc::F_GETLK)), (ALLOW, ALLOW));
-            for denied in FCNTL_DENIED {
-                assert_eq!(command(denied), DENY, "{denied}");
+            for allowed in FCNTL_ALLOWED {
+                assert_eq!(value(libc::SYS_fcntl, 1, allowed), ALLOW, "{allowed}");
             }
+            // The last is F_SETDELEG, which Linux has from 6.19 on.
+            for denied in [libc::F_SETLK, libc::F_OFD_SETLKW, libc::F_SETLEASE, libc::F_NOTIFY, 1024 + 16] {
+                assert_eq!(value(libc::SYS_fcntl, 1, denied), DENY, "{denied}");
+            }
+            assert_eq!(value(libc::SYS_prctl, 0, libc::PR_SET_PDEATHSIG), ALLOW);
+            assert_eq!(value(libc::SYS_setsockopt, 2, libc::SO_REUSEADDR), ALLOW);
+            for (number, argument, values) in VALUES_DENIED {
+                for denied in values {
+                    assert_eq!(value(number, argument, *denied), DENY, "{number} {denied}");
+                }
+            }
+            let to_nodes = |nodes: u64| call(&filter, libc::SYS_move_pages, [0, 1, 4096, nodes, 4096, 0]);
+            assert_eq!((to_nodes(0), to_nodes(4096), to_nodes(1 << 32)), (ALLOW, DENY, DENY));
             for denied in DENIED.iter().chain(DENIED_HERE) {
                 assert_eq!(one(*denied, 0), DENY, "{denied}");
             }
