@@ -11,6 +11,8 @@
 use std::collections::HashMap;
 use std::fs::File;
 use std::io;
+use std::ops::RangeInclusive;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::time::Instant;
 
@@ -38,6 +40,8 @@ const PLACE: usize = 21;
 const LENGTH_HELD: usize = 29;
 /// and its length in the file.
 const LENGTH: usize = 45;
+/// All files of a subvolume, by their inodes.
+const ALL: RangeInclusive<u64> = 0..=u64::MAX;
 /// Bytes in front of each item of an answer.
 const HEADER: usize = 32;
 /// The longest item is shorter than a node, of 64 KiB at most.
@@ -101,7 +105,7 @@ pub(super) fn since_snapshot(path: &Path, until: Instant) -> io::Result<Option<u
     let subvolume = File::open(path)?;
     let SubvolumeOrigin::Snapshot { made } = origin(&subvolume)? else { return Ok(None) };
     let mut bytes = 0_u64;
-    each_item(&subvolume, made, until, |item| bytes = bytes.saturating_add(extent_bytes(item)))?;
+    each_item(&subvolume, ALL, made, until, |item| bytes = bytes.saturating_add(extent_bytes(item)))?;
     Ok(Some(bytes))
 }
 
@@ -113,7 +117,13 @@ pub(super) fn held(path: &Path, until: Instant) -> io::Result<u64> {
         SubvolumeOrigin::Snapshot { made } => made,
         _ => 0,
     };
-    count_held(&subvolume, made, until, |_| true)
+    count_held(&subvolume, ALL, made, until, |_| true)
+}
+
+/// Bytes of the disk that a file holds, as [`held`] counts.
+pub(super) fn held_by_file(file: &File, until: Instant) -> io::Result<u64> {
+    let inode = file.metadata()?.ino();
+    count_held(file, inode..=inode, 0, until, |_| true)
 }
 
 /// Bytes of the disk that a subvolume holds with what was written since `older` was made as a snapshot, as [`held`]
@@ -122,7 +132,7 @@ pub(super) fn held_since(path: &Path, older: &Path, until: Instant) -> io::Resul
     let SubvolumeOrigin::Snapshot { made } = origin(&File::open(older)?)? else {
         return Err(io::ErrorKind::InvalidInput.into());
     };
-    count_held(&File::open(path)?, made, until, |_| true)
+    count_held(&File::open(path)?, ALL, made, until, |_| true)
 }
 
 /// Bytes of the disk that a subvolume holds with what was there when it was made as a snapshot, as [`held`] counts. It
@@ -130,12 +140,14 @@ pub(super) fn held_since(path: &Path, older: &Path, until: Instant) -> io::Resul
 pub(super) fn inherited(path: &Path, until: Instant) -> io::Result<u64> {
     let subvolume = File::open(path)?;
     let SubvolumeOrigin::Snapshot { made } = origin(&subvolume)? else { return Ok(0) };
-    count_held(&subvolume, 0, until, |item| number(item, GENERATION).is_some_and(|written| written <= made))
+    let is_older = |item: &[u8]| number(item, GENERATION).is_some_and(|written| written <= made);
+    count_held(&subvolume, ALL, 0, until, is_older)
 }
 
 /// Of extents newer than `made`, those that `counts` says.
 fn count_held(
     subvolume: &File,
+    inodes: RangeInclusive<u64>,
     made: u64,
     until: Instant,
     counts: impl Fn(&[u8]) -> bool,
@@ -146,21 +158,29 @@ fn count_held(
             held.add(item);
         }
     };
-    match each_item(subvolume, made, until, add) {
+    match each_item(subvolume, inodes, made, until, add) {
         Err(error) if error.kind() != io::ErrorKind::TimedOut => Err(error),
         _ => Ok(held.bytes()),
     }
 }
 
-/// Goes through the items of a subvolume that name extents newer than `made`.
-fn each_item(subvolume: &File, made: u64, until: Instant, mut take: impl FnMut(&[u8])) -> io::Result<()> {
+/// Goes through the items of a subvolume that name extents newer than `made` of some of its files. `subvolume` may be
+/// any file of it.
+fn each_item(
+    subvolume: &File,
+    inodes: RangeInclusive<u64>,
+    made: u64,
+    until: Instant,
+    mut take: impl FnMut(&[u8]),
+) -> io::Result<()> {
     let mut search = new_search();
-    let mut from = Some(Place::FIRST);
+    let (first, last) = inodes.into_inner();
+    let mut from = Some(Place { object: first, ..Place::FIRST });
     while let Some(place) = from {
         if Instant::now() > until {
             return Err(io::ErrorKind::TimedOut.into());
         }
-        search.head = head(place, made + 1);
+        search.head = head(place, last, made + 1);
         // SAFETY: the request takes a btrfs_ioctl_search_args_v2, whose buffer is as long as it says, and fills it in.
         unsafe { ioctl(subvolume, Updater::<TREE_SEARCH_V2, Search>::new(&mut search)) }?;
         from = read(&search.buffer, search.head.key.items, made, &mut take).and_then(Place::next);
@@ -210,16 +230,16 @@ impl Held {
 }
 
 fn new_search() -> Box<Search> {
-    Box::new(Search { head: head(Place::FIRST, 0), buffer: [0; BUFFER] })
+    Box::new(Search { head: head(Place::FIRST, u64::MAX, 0), buffer: [0; BUFFER] })
 }
 
-/// Asks for what is from `place` on, of parts of the tree that were changed in `since`
-/// or later.
-fn head(place: Place, since: u64) -> SearchHead {
+/// Asks for what is from `place` on, up to the object `last`, of parts of the tree that
+/// were changed in `since` or later.
+fn head(place: Place, last: u64, since: u64) -> SearchHead {
     let key = SearchKey {
         // The subvolume that is asked.
         tree: 0,
-        object: [place.object, u64::MAX],
+        object: [place.object, last],
         offset: [place.offset, u64::MAX],
         transaction: [since, u64::MAX],
         kind: [place.kind, u32::MAX],

@@ -1,15 +1,25 @@
-//! Finished files of a log, each a clone that shares its blocks.
+//! Finished files of a log, each a clone that shares its blocks unless those hold much more of the disk.
 
 use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use coppice_core::lsn::Lsn;
 use coppice_wal::{Log, Segment};
 
+use crate::local::btrfs_written;
 use crate::local::untrusted::{UntrustedDir, UntrustedPath};
 use crate::{EngineError, Result};
 
 const HALF_MADE: &str = "new";
+/// How much of the disk a clone may hold, in lengths of it. What a server writes page by page, the last one again each
+/// time, is in extents of twice what is left of them, and the rest may be in one that was as long as the file; but a block
+/// of any other extent of 128 MiB may be put into a file of the log.
+const LENGTHS_HELD_MAX: u64 = 3;
+/// For how long it is counted; a file has 4096 extents at most.
+const COUNTING: Duration = Duration::from_secs(2);
 
 /// Where they are.
 pub(super) struct Kept {
@@ -53,10 +63,15 @@ impl Kept {
             return Ok(false);
         }
         let half_made = self.path.join(HALF_MADE);
-        let target = File::create(&half_made).map_err(action())?;
+        let mut options = File::options();
+        let target = options.read(true).write(true).create(true).truncate(true).open(&half_made);
+        let target = target.map_err(action())?;
         rustix::fs::ioctl_ficlone(&target, &source).map_err(|error| action()(error.into()))?;
         // The server may have made it longer since.
         target.set_len(log.segment().bytes).map_err(action())?;
+        if holds_much(&target, log.segment().bytes) {
+            write_anew(&target).map_err(action())?;
+        }
         target.sync_all().map_err(action())?;
         fs::rename(&half_made, self.path.join(&name)).map_err(action())?;
         Ok(true)
@@ -73,5 +88,81 @@ impl Kept {
             }
         }
         Ok(())
+    }
+}
+
+/// Whether a file holds much more of the disk than its length.
+fn holds_much(file: &File, length: u64) -> bool {
+    match btrfs_written::held_by_file(file, Instant::now() + COUNTING) {
+        Ok(held) => held > LENGTHS_HELD_MAX * length,
+        Err(error) => {
+            tracing::debug!("what a file of a log holds is not known: {error}");
+            false
+        }
+    }
+}
+
+/// Puts what is in a file into blocks of its own.
+fn write_anew(file: &File) -> io::Result<()> {
+    let mut content = vec![0; usize::try_from(file.metadata()?.len()).unwrap_or_default()];
+    file.read_exact_at(&mut content, 0)?;
+    file.set_len(0)?;
+    file.write_all_at(&content, 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::disk::Disk;
+    use super::super::written::SYSTEM;
+    use super::*;
+    use crate::local::shared_extents;
+
+    const FILE: u64 = Segment::USUAL.bytes;
+    const BLOCK: usize = 4096;
+    const PIECE: u64 = 1 << 20;
+
+    #[test]
+    fn a_kept_file_holds_little_more_than_its_length_whatever_its_blocks_are_of() {
+        if !rustix::process::geteuid().is_root() {
+            return;
+        }
+        let disk = Disk::make();
+        let (wal, piece) = (disk.path().join("pg_wal"), vec![7; PIECE as usize]);
+        fs::create_dir(&wal).expect("a directory");
+        let make = |path: &Path, pieces: u64| {
+            let file = File::create_new(path).expect("a file");
+            for number in 0..pieces {
+                file.write_all_at(&piece, number * PIECE).expect("written");
+            }
+            file.sync_all().expect("written");
+            file
+        };
+        let (usual, odd) = (Segment::USUAL.name(1, 1), Segment::USUAL.name(1, 2));
+        make(&wal.join(&usual), FILE / PIECE);
+        let file = make(&wal.join(&odd), FILE / PIECE);
+        // A block of each of its pieces is of another file, which is gone then.
+        let large = disk.path().join("large");
+        make(&large, 4 * FILE / PIECE);
+        let from = File::open(&large).expect("it is there");
+        for number in 0..4 * FILE / PIECE {
+            let (mut there, mut here) = (number * PIECE, number * PIECE / 4);
+            let copied = rustix::fs::copy_file_range(&from, Some(&mut there), &file, Some(&mut here), BLOCK);
+            assert_eq!(copied, Ok(BLOCK));
+        }
+        file.sync_all().expect("written");
+        fs::remove_file(large).expect("removed");
+
+        let live = UntrustedPath::new(&disk.path(), "pg_wal").require().expect("opened");
+        let log = Log::of(18, SYSTEM, 1, Segment::USUAL).expect("a release");
+        let kept = Kept::of(&disk.path()).expect("made");
+        let until = Instant::now() + Duration::from_secs(60);
+        for (number, name, shared) in [(1, usual, FILE), (2, odd, 0)] {
+            assert!(kept.add(&log, number, &live).expect("kept"));
+            let path = disk.path().join("wal").join(name);
+            assert!(fs::read(&path).expect("read").iter().all(|byte| *byte == 7), "{number}");
+            let file = File::open(path).expect("it is there");
+            assert_eq!(shared_extents::in_file(&file, until).expect("counted"), shared, "{number}");
+            assert_eq!(btrfs_written::held_by_file(&file, until).expect("counted"), FILE, "{number}");
+        }
     }
 }

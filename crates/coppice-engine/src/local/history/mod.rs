@@ -13,6 +13,8 @@
 //! blocks: on btrfs.
 
 mod clocks;
+#[cfg(test)]
+mod disk;
 mod kept;
 mod look;
 mod marks;

@@ -212,41 +212,12 @@ pub(super) fn strip(wal: &UntrustedDir, needed: std::ops::RangeInclusive<u64>) -
 mod tests {
     use std::fs::File;
     use std::os::unix::fs::FileExt as _;
-    use std::process::Command;
 
+    use super::super::disk::Disk;
     use super::super::written::{SYSTEM, Written};
     use super::*;
 
     const PIECE: u64 = 8 << 20;
-
-    fn run(command: &mut Command) {
-        assert!(command.status().expect("it is there").success(), "{command:?}");
-    }
-
-    /// A btrfs of its own, unmounted in the end.
-    struct Disk(tempfile::TempDir);
-
-    impl Disk {
-        fn make() -> Self {
-            let disk = Self(tempfile::tempdir().expect("a directory"));
-            let image = disk.0.path().join("image");
-            File::create(&image).and_then(|file| file.set_len(256 << 20)).expect("a file");
-            run(Command::new("mkfs.btrfs").arg("-q").arg(&image));
-            fs::create_dir(disk.path()).expect("a directory");
-            run(Command::new("mount").args(["-o", "loop"]).arg(&image).arg(disk.path()));
-            disk
-        }
-
-        fn path(&self) -> PathBuf {
-            self.0.path().join("disk")
-        }
-    }
-
-    impl Drop for Disk {
-        fn drop(&mut self) {
-            let _ = Command::new("umount").arg("--lazy").arg(self.path()).status();
-        }
-    }
 
     /// A volume whose server writes a little to its log and much to a file.
     struct Volume {
