@@ -56,15 +56,6 @@ impl Volume {
         Ok(needed)
     }
 
-    /// Looks, for one who asks what is kept; false where nothing is until it begins anew.
-    pub(super) fn look_for(&mut self, known: &mut Option<Known>, major: u32) -> Result<bool> {
-        match self.look(known, major) {
-            Ok(_) => Ok(true),
-            Err(EngineError::HistoryLost) => Ok(false),
-            Err(error) => Err(error),
-        }
-    }
-
     /// What an earlier process left; none when that is nothing.
     fn load(&mut self, major: u32) -> Result<Option<Known>> {
         let snapshots = self.snapshots.list()?;
@@ -196,16 +187,17 @@ impl Volume {
 
     /// Where the log ends now, and the file in which that was found: a later one than the
     /// place is in, where a record is written that is not whole yet.
-    fn walk(&self, known: &Known, live: &UntrustedDir) -> Result<(Place, u64)> {
+    fn walk(&mut self, known: &Known, live: &UntrustedDir) -> Result<(Place, u64)> {
         let mut files = Files::new(known.log, vec![self.kept.directory(), live]);
         let walked =
             known.log.walk(known.place, None, &mut files).map_err(EngineError::io("reading the log"))?;
+        self.read_in_vain += files.end().0.saturating_sub(walked.place.at.0);
         let ends_in = files.number().unwrap_or_else(|| known.log.segment().number(walked.place.at));
         Ok((walked.place, ends_in))
     }
 
     /// Whether the server is further than can be walked to.
-    fn is_beyond(&self, known: &Known) -> Result<bool> {
+    fn is_beyond(&mut self, known: &Known) -> Result<bool> {
         if control_file::checkpoint(&self.data)?.redo <= known.place.at {
             return Ok(false);
         }
@@ -343,6 +335,20 @@ mod tests {
             kept.log.write_before(&kept.wal, last.0, 10);
             assert_eq!(kept.look(), last);
         }
+    }
+
+    #[test]
+    fn what_is_read_behind_the_end_of_the_log_is_known_to_be_in_vain() {
+        let mut kept = Kept::begin();
+        let long = kept.log.add(&vec![2; 3 << 20]);
+        let mut in_vain = |seconds_ago: u64, end: u64| {
+            kept.log.write_before(&kept.wal, end, seconds_ago);
+            let mut found = kept.history.open(&kept.volume).expect("opened").expect("free");
+            found.look(&mut kept.known, 18).expect("looked at");
+            found.read_in_vain >> 20
+        };
+        assert_eq!(in_vain(60, 2 * FILE + (2 << 20)), 2, "most of a record is there");
+        assert_eq!(in_vain(50, long.0), 0, "and then the rest");
     }
 
     #[test]

@@ -20,6 +20,7 @@ mod look;
 mod marks;
 mod moment;
 mod pages;
+mod rests;
 mod room;
 mod snapshots;
 mod stored;
@@ -32,7 +33,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use coppice_core::VolumeId;
 use coppice_core::history::{Gap, History as Found, Window};
@@ -45,6 +46,7 @@ use super::untrusted::{self, UntrustedPath};
 use crate::{EngineError, Result};
 use clocks::{Clocks, now_ms};
 use marks::Marks;
+use rests::Rests;
 pub(super) use snapshots::trim_wal;
 use snapshots::{Facts, Snapshots};
 pub(super) use stored::append_log;
@@ -85,6 +87,7 @@ pub(super) struct History {
     known: Mutex<HashMap<VolumeId, Arc<Mutex<Option<Known>>>>>,
     /// What snapshots of volumes have added to the first one of each, as far as it was asked.
     added: Mutex<HashMap<VolumeId, u64>>,
+    rests: Rests,
     /// Whether there is room for any.
     has_room: AtomicBool,
 }
@@ -103,6 +106,8 @@ struct Volume {
     snapshots: Snapshots,
     kept: kept::Kept,
     marks: Marks,
+    /// Bytes of the log that looks read behind its end, and will read again.
+    read_in_vain: u64,
 }
 
 fn is_held(volume: &VolumeId) -> EngineError {
@@ -112,7 +117,13 @@ fn is_held(volume: &VolumeId) -> EngineError {
 impl History {
     pub(super) fn new(layout: &Layout) -> Self {
         let has_room = AtomicBool::new(true);
-        Self { layout: layout.clone(), known: Mutex::default(), added: Mutex::default(), has_room }
+        Self {
+            layout: layout.clone(),
+            known: Mutex::default(),
+            added: Mutex::default(),
+            rests: Rests::default(),
+            has_room,
+        }
     }
 
     fn entry(&self, volume: &VolumeId) -> Arc<Mutex<Option<Known>>> {
@@ -140,21 +151,57 @@ impl History {
             kept: kept::Kept::of(&history)?,
             history,
             marks,
+            read_in_vain: 0,
         }))
+    }
+
+    /// Looks at a volume's log, and tells from where on the server has to keep it.
+    fn look_at(
+        &self,
+        volume: &VolumeId,
+        found: &mut Volume,
+        known: &mut Option<Known>,
+        major: u32,
+    ) -> Result<Lsn> {
+        let needed = found.look(known, major);
+        self.rests.begin(volume, found.read_in_vain, Instant::now());
+        needed
+    }
+
+    /// Looks unless the log rests, for one who asks what is kept; false where nothing is.
+    fn look_for(
+        &self,
+        volume: &VolumeId,
+        found: &mut Volume,
+        known: &mut Option<Known>,
+        major: u32,
+    ) -> Result<bool> {
+        if self.rests.has(volume, Instant::now()) {
+            return Ok(known.is_some());
+        }
+        match self.look_at(volume, found, known, major) {
+            Ok(_) => Ok(true),
+            // Until it begins anew.
+            Err(EngineError::HistoryLost) => Ok(false),
+            Err(error) => Err(error),
+        }
     }
 
     /// Looks at the log of a volume, keeps what was finished, and takes a
     /// snapshot when it is time; with `keep`, what is older than that goes. Tells
     /// from where on the server has to keep its log; none when somebody else is at
-    /// it. Blocks.
+    /// it, and, with `keep`, while it rests. Blocks.
     pub(super) fn look(&self, volume: &VolumeId, major: u32, keep: Option<Duration>) -> Result<Option<Lsn>> {
         if !self.has_room() {
+            return Ok(None);
+        }
+        if keep.is_some() && self.rests.has(volume, Instant::now()) {
             return Ok(None);
         }
         let entry = self.entry(volume);
         let Some(mut known) = entry.try_lock() else { return Ok(None) };
         let Some(mut found) = self.open(volume)? else { return Ok(None) };
-        let needed = found.look(&mut known, major)?;
+        let needed = self.look_at(volume, &mut found, &mut known, major)?;
         if let (Some(known), Some(keep)) = (known.as_mut(), keep) {
             found.thin(known, now_ms(), keep)?;
             found.recount(known, now_ms())?;
@@ -173,7 +220,7 @@ impl History {
         let entry = self.entry(volume);
         let mut known = entry.lock();
         let Some(mut found) = self.open(volume)? else { return Ok(None) };
-        if !found.look_for(&mut known, major)? {
+        if !self.look_for(volume, &mut found, &mut known, major)? {
             return Ok(None);
         }
         let Some(known) = known.as_ref() else { return Ok(None) };
@@ -194,7 +241,7 @@ impl History {
         let entry = self.entry(volume);
         let mut known = entry.lock();
         let Some(mut found) = self.open(volume)? else { return Ok(None) };
-        if !found.look_for(&mut known, major)? {
+        if !self.look_for(volume, &mut found, &mut known, major)? {
             return Ok(None);
         }
         let ends = found.marks.first()?.zip(found.marks.last()?);
@@ -220,7 +267,9 @@ impl History {
         let entry = self.entry(volume);
         let mut known = entry.lock();
         let mut found = self.open(volume)?.ok_or_else(|| is_held(volume))?;
-        found.look(&mut known, major)?;
+        if !self.rests.has(volume, Instant::now()) {
+            self.look_at(volume, &mut found, &mut known, major)?;
+        }
         let Some(known) = known.as_ref() else { return Ok(None) };
         found.read_log(known, from, bytes_max)
     }

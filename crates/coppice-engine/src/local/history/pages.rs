@@ -35,6 +35,12 @@ impl<'a> Files<'a> {
         self.open.as_ref().map(|(number, _)| *number)
     }
 
+    /// Behind the last page that was read.
+    pub(super) fn end(&self) -> Lsn {
+        let (start, count) = self.read;
+        Lsn(start.0.saturating_add((count * PAGE) as u64))
+    }
+
     fn open(&mut self, number: u64) -> io::Result<Option<&File>> {
         if self.open.as_ref().is_none_or(|(open, _)| *open != number) {
             let name = self.log.file_name(number);
