@@ -37,6 +37,8 @@ const STEP: Duration = Duration::from_millis(500);
 /// the files of pages are among them.
 const AT_ONCE: Quota = Quota::per_second(NonZeroU32::new(200).expect("not zero"))
     .allow_burst(NonZeroU32::new(1000).expect("not zero"));
+/// What a request that is taken back costs its connection: it was worked on, and nobody waits for what is said.
+const TAKEN_BACK_BYTES: usize = 2 << 10;
 /// How long those that are beyond wait.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
 
@@ -64,6 +66,10 @@ pub(crate) struct Pause(Option<Pin<Box<Sleep>>>);
 /// How often who has no credential is answered at once.
 #[derive(Debug)]
 pub(crate) struct Strangers(DefaultKeyedRateLimiter<IpAddr>);
+
+/// A request that is not answered yet. Dropped so, it was taken back.
+#[derive(Debug)]
+pub(crate) struct Unanswered(Option<Arc<Pace>>);
 
 /// The body of a request: what a handler reads of it is no more than was asked for.
 #[derive(Debug)]
@@ -175,6 +181,25 @@ impl Strangers {
     }
 }
 
+impl Unanswered {
+    pub(crate) fn on(pace: Arc<Pace>) -> Self {
+        Self(Some(pace))
+    }
+
+    /// It has its answer.
+    pub(crate) fn end(mut self) {
+        self.0 = None;
+    }
+}
+
+impl Drop for Unanswered {
+    fn drop(&mut self) {
+        if let Some(pace) = &self.0 {
+            pace.take(TAKEN_BACK_BYTES);
+        }
+    }
+}
+
 impl Arriving {
     pub(crate) fn new(body: Incoming, pace: Arc<Pace>, seat: &Seat) -> Self {
         let awaited = (!body.is_end_stream()).then(|| seat.awaits());
@@ -217,6 +242,22 @@ mod tests {
     use std::task::Wake;
 
     use super::*;
+
+    #[test]
+    fn who_takes_requests_back_is_read_no_faster_than_who_waits() {
+        let pace = Arc::<Pace>::default();
+        let has_to_wait = || pace.0.lock().wait(Instant::now()).is_some();
+        for _ in 0..20 {
+            Unanswered::on(pace.clone()).end();
+        }
+        assert!(!has_to_wait());
+        for _ in 0..9 {
+            drop(Unanswered::on(pace.clone()));
+        }
+        assert!(has_to_wait());
+        pace.add_request(StatusCode::OK, true);
+        assert!(!has_to_wait(), "somebody answers for the next one");
+    }
 
     #[derive(Default)]
     struct Woken(Mutex<bool>);

@@ -23,7 +23,7 @@ use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
 
 use crate::connections::{ConnectionLimits, Connections, IDLE_PATIENCE, Seat, count_ending};
-use crate::pace::{AnsweredFor, Arriving, PATIENCE, Strangers};
+use crate::pace::{AnsweredFor, Arriving, PATIENCE, Strangers, Unanswered};
 use crate::unreadable::{InProgress, Watched};
 
 /// Largest request line with all headers; more is answered with 431.
@@ -193,8 +193,10 @@ fn service(
         let body = Arriving::new(body, in_progress.pace.clone(), &seat);
         let answered = answers.router.clone().oneshot(Request::from_parts(parts, body));
         let in_progress = in_progress.clone();
+        let unanswered = Unanswered::on(in_progress.pace.clone());
         async move {
             let Ok(answer) = answered.await;
+            unanswered.end();
             drop(asked);
             let is_answered_for = answer.extensions().get::<AnsweredFor>().is_some();
             if !is_answered_for && !is_proxy && !strangers.is_answered_at_once(peer.ip()) {
