@@ -177,6 +177,27 @@ const OWNERS: &str = "SELECT string_agg(o, ',' ORDER BY o) FROM (
     UNION ALL SELECT format('%s %s', nspname, nspowner::regrole) FROM pg_namespace WHERE nspname IN ('guest', 'public')
     UNION ALL SELECT format('%s %s', oid, lomowner::regrole) FROM pg_largeobject_metadata) AS owners (o)";
 
+/// Where the newest release keeps expressions, and what the platform makes of them
+/// (`crates/coppice-engine/src/local/upgrade/evaluated.rs`): it looks at them, or nobody who restores evaluates them.
+const EXPRESSIONS: [(&str, &str); 16] = [
+    ("pg_attrdef.adbin", "it looks at those of generated columns; rows that are restored have the others"),
+    ("pg_class.relpartbound", "constants"),
+    ("pg_constraint.conbin", "it looks at them"),
+    ("pg_index.indexprs", "it looks at them"),
+    ("pg_index.indpred", "it looks at them"),
+    ("pg_partitioned_table.partexprs", "it looks at them"),
+    ("pg_policy.polqual", "row_security is off, and a query that would need it fails"),
+    ("pg_policy.polwithcheck", "row_security is off, and a query that would need it fails"),
+    ("pg_proc.proargdefaults", "they are in the expressions that call the function"),
+    ("pg_proc.prosqlbody", "what calls the function counts"),
+    ("pg_publication_rel.prqual", "it is evaluated for whoever receives changes"),
+    ("pg_rewrite.ev_action", "it looks at materialized views; nobody reads others, and COPY heeds no rules"),
+    ("pg_rewrite.ev_qual", "COPY heeds no rules"),
+    ("pg_statistic_ext.stxexprs", "it looks at them"),
+    ("pg_trigger.tgqual", "triggers are made last"),
+    ("pg_type.typdefaultbin", "rows that are restored have all columns"),
+];
+
 #[test]
 fn what_is_given_to_roles_of_postgres_stays_theirs_and_becomes_nobody_elses() {
     let coppice = every_release();
@@ -192,7 +213,16 @@ fn what_is_given_to_roles_of_postgres_stays_theirs_and_becomes_nobody_elses() {
     let said = message(&coppice, "shared");
     assert!(said.contains("index guest.one of the role pg_read_all_data runs code"), "{said}");
 
-    coppice.sql("shared", "SET ROLE guest; DROP INDEX guest.one");
+    // Whoever plans a query on a table evaluates what its statistics are about, if it is constant.
+    coppice.sql(
+        "shared",
+        "SET ROLE guest; DROP INDEX guest.one; CREATE STATISTICS guest.two ON (i + (guest.is_one(2))::int) FROM guest.t",
+    );
+    upgrade(&coppice, "shared", &json!({ "image": "postgres:18" }));
+    let said = message(&coppice, "shared");
+    assert!(said.contains("statistics object guest.two of the role pg_read_all_data runs code"), "{said}");
+
+    coppice.sql("shared", "SET ROLE guest; DROP STATISTICS guest.two");
     let before = coppice.sql("shared", OWNERS);
     assert_eq!(before.matches("pg_read_all_data").count(), 9, "{before}");
     upgrade(&coppice, "shared", &json!({ "image": "postgres:18" }));
@@ -201,4 +231,9 @@ fn what_is_given_to_roles_of_postgres_stays_theirs_and_becomes_nobody_elses() {
     let who = coppice.sql("shared", "SET ROLE guest; SELECT guest.who()");
     assert_eq!(who.lines().last(), Some("pg_read_all_data"), "it runs as whom it did");
     assert_eq!(coppice.sql("shared", "SELECT amount FROM pay"), "1", "nothing was evaluated");
+    let all =
+        "SELECT attrelid::regclass || '.' || attname FROM pg_attribute JOIN pg_class c ON c.oid = attrelid
+         WHERE atttypid = 'pg_node_tree'::regtype AND relkind = 'r' ORDER BY 1";
+    let known: Vec<_> = EXPRESSIONS.iter().map(|(column, _)| *column).collect();
+    assert_eq!(coppice.sql("shared", all), known.join("\n"));
 }

@@ -15,7 +15,7 @@ use crate::local::session::{Parameter, Session};
 use crate::{EngineError, Result};
 use tokio_postgres::types::Type;
 
-/// What is evaluated, with the functions in it: those of expressions are named in them by number. Only what
+/// What is evaluated, also by whoever only plans a query on a table that has it, with the functions in it: those of expressions are named in them by number. Only what
 /// superusers made for it is known to do nothing else (`FirstNormalObjectId` is 16384); of PostgreSQL's own, what is
 /// volatile may do anything, and what makes XML of a query or a table runs it. A materialized view may have anything below
 /// it; what makes a value of one type another one's, or tells how far two of a range are from each other, is called by much.
@@ -33,7 +33,9 @@ const OF_OTHERS: &str = r"WITH others AS (
         UNION ALL SELECT 'pg_class'::regclass, i.indexrelid, t.relowner, concat(i.indexprs::text, i.indpred::text)
             FROM pg_catalog.pg_index i JOIN pg_catalog.pg_class t ON t.oid = i.indrelid
         UNION ALL SELECT 'pg_class'::regclass, p.partrelid, t.relowner, p.partexprs::text
-            FROM pg_catalog.pg_partitioned_table p JOIN pg_catalog.pg_class t ON t.oid = p.partrelid),
+            FROM pg_catalog.pg_partitioned_table p JOIN pg_catalog.pg_class t ON t.oid = p.partrelid
+        UNION ALL SELECT 'pg_statistic_ext'::regclass, s.oid, t.relowner, s.stxexprs::text
+            FROM pg_catalog.pg_statistic_ext s JOIN pg_catalog.pg_class t ON t.oid = s.stxrelid),
     calls (class, object, owner, function) AS (
         SELECT e.class, e.object, e.owner, n[1]::oid FROM expressions e
             CROSS JOIN LATERAL regexp_matches(e.said, ':(?:[a-z]*funcid|[a-z]+fnoid) ([0-9]+)', 'g') AS f (n)
