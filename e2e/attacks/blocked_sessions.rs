@@ -280,6 +280,16 @@ fn a_prepared_transaction_in_a_database_without_connections_holds_nothing_up() {
         );
         assert_eq!(allowed, "0", "as its owner wants it");
         assert_eq!(status(&coppice, &path), "STATUS_TYPE_HEALTHY");
+
+        // Whoever may write to everything can lock what is below a view: what is read when a session in
+        // this database begins, or in any.
+        must(&coppice.superuser_url(&name), "GRANT pg_write_all_data TO app");
+        let view = if major == "15" { "pg_tables" } else { "pg_group" };
+        must(&second, &format!("BEGIN; LOCK TABLE {view}; PREPARE TRANSACTION 'own'"));
+        let left = "SELECT string_agg(gid, ' ' ORDER BY gid) FROM pg_prepared_xacts";
+        let is_over = || Some(psql(&second, left)).filter(|said| said.is_ok && !said.out.contains("own"));
+        let said = wait_for("everybody is let in again", SOON * 2, is_over);
+        assert_eq!(said.out, "circle plain", "{major}: {view}");
     }
 }
 

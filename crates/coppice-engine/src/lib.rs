@@ -96,6 +96,9 @@ pub enum Answer {
     Answers,
     /// It lets nobody in, and says why; or there is nobody at its door.
     Refuses(String),
+    /// Something prepared keeps others from what belongs to PostgreSQL itself, maybe from beginning
+    /// a session, and ends only with the server.
+    IsHeld,
     /// It says nothing, and its processes work.
     IsBusy,
     /// It says nothing, and its processes do nothing.
@@ -196,12 +199,12 @@ pub trait Engine: Send + Sync + 'static {
     /// server can have run since while this stays the same.
     async fn clean_checkpoint(&self, volume: &VolumeId) -> Result<Option<String>>;
 
-    /// Whether a platform session is open that was answered until now. Asks
-    /// nobody, so it costs nothing.
+    /// Whether a platform session is open that was answered until now, and no answer gave reason
+    /// to look closer. Asks nobody, so it costs nothing.
     fn has_answered(&self, instance: &InstanceId) -> bool;
 
-    /// Asks a running server something, on a new session unless one is open.
-    /// Answers within seconds.
+    /// Asks a running server something, on a new session unless one is open, and rolls back what is
+    /// prepared and keeps others from what belongs to PostgreSQL itself. Answers within seconds.
     async fn ask_whether_it_answers(&self, instance: &InstanceId) -> Answer;
 
     /// Returns when the instance's server has ended, or at once when none runs.

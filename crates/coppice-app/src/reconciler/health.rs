@@ -36,6 +36,8 @@ const SILENCE_NORMAL: Duration = Duration::from_secs(20);
 const REFUSAL_PATIENCE: Duration = Duration::from_secs(20);
 /// … and so is one that says and does nothing. Each start in vain doubles it.
 const SILENCE_PATIENCE: Duration = Duration::from_secs(60);
+/// What a server is shown as that is held.
+pub(super) const HELD: &str = "a prepared transaction keeps others from what belongs to PostgreSQL itself";
 /// Longest patience: what a start itself may take.
 const PATIENCE_MAX: Duration = Duration::from_secs(600);
 
@@ -96,6 +98,8 @@ impl Default for Health {
 fn verdict(answer: &Answer, lasting: Duration, starts: u32) -> Verdict {
     let (reason, normal, patience) = match answer {
         Answer::Answers => return Verdict::Wait,
+        // It is no better later, and a start is never in vain.
+        Answer::IsHeld => return Verdict::Hopeless(HELD.to_owned()),
         Answer::Refuses(reason) => (reason.clone(), REFUSAL_NORMAL, Some(REFUSAL_PATIENCE)),
         Answer::Hangs => ("the server does not answer".to_owned(), SILENCE_NORMAL, Some(SILENCE_PATIENCE)),
         // A start would only take from its sessions what they are about to get.
@@ -282,6 +286,13 @@ mod tests {
         assert!(matches!(verdict(&Answer::IsBusy, PATIENCE_MAX * 10, 0), Verdict::Unwell(_)));
         assert!(matches!(verdict(&Answer::Hangs, SILENCE_NORMAL, 0), Verdict::Unwell(_)));
         assert!(matches!(verdict(&Answer::Hangs, SILENCE_PATIENCE, 0), Verdict::Hopeless(_)));
+    }
+
+    #[test]
+    fn a_server_that_is_held_is_started_anew_at_once_however_often_it_was() {
+        for starts in [0, 40] {
+            assert_eq!(verdict(&Answer::IsHeld, Duration::ZERO, starts), Verdict::Hopeless(HELD.to_owned()));
+        }
     }
 
     #[test]

@@ -17,6 +17,7 @@ use coppice_store::{BranchWork, NewReplica, ReplicaRow};
 
 use super::Reconciler;
 use super::attempt::StepError;
+use super::health::HELD;
 use super::replica_copies::{NO_MORE, is_up};
 use super::replica_notes::ReplicaNotes;
 use super::steps::instance_spec;
@@ -319,6 +320,7 @@ impl Reconciler {
                 return self.report_replica(work, replica, true, token).await;
             }
             Answer::Refuses(reason) => reason,
+            Answer::IsHeld => HELD.to_owned(),
             Answer::IsBusy => "the server is too busy to answer".to_owned(),
             Answer::Hangs => "the server does not answer".to_owned(),
         };

@@ -216,7 +216,10 @@ impl Engine for LocalEngine {
     }
 
     fn has_answered(&self, instance: &InstanceId) -> bool {
-        self.sessions.lock().get(instance).is_some_and(|(session, _)| !session.is_closed())
+        self.sessions
+            .lock()
+            .get(instance)
+            .is_some_and(|(session, _)| !session.is_closed() && !session.is_in_doubt())
     }
 
     async fn ask_whether_it_answers(&self, instance: &InstanceId) -> Answer {

@@ -7,8 +7,9 @@ use coppice_core::InstanceId;
 use tokio_postgres::error::SqlState;
 
 use super::LocalEngine;
+use super::prepared::{self, Prepared};
 use super::session::Session;
-use crate::{Answer, EngineError, Result};
+use crate::{Answer, EngineError};
 
 /// A server that is silent and uses less of a processor than one part in so
 /// many does nothing for anybody.
@@ -21,9 +22,12 @@ impl LocalEngine {
             self.host.servers.usage(instance, postmaster.pid).0
         };
         let (began, used_before) = (Instant::now(), used());
-        let answered = self.ask(instance, async |session: Arc<Session>| ping(&session).await).await;
-        match answered {
-            Ok(()) => Answer::Answers,
+        let answered = self.ask(instance, async |session: Arc<Session>| {
+            Ok((session.major(), prepared::holding_own_relations(&session).await?))
+        });
+        match answered.await {
+            Ok((_, holding)) if holding.is_empty() => Answer::Answers,
+            Ok((major, holding)) => self.end_holding(instance, major, &holding).await,
             Err(error) if is_full(&error) => Answer::Answers,
             Err(error) if !is_silence(&error) => Answer::Refuses(error.chain()),
             Err(_) => {
@@ -36,10 +40,25 @@ impl LocalEngine {
             }
         }
     }
-}
 
-async fn ping(session: &Session) -> Result<()> {
-    session.execute("asking whether the server answers", "SELECT 1").await
+    /// Rolls back what holds relations of PostgreSQL's own, and tells how the server answers then.
+    async fn end_holding(&self, instance: &InstanceId, major: u32, holding: &[Prepared]) -> Answer {
+        let done = prepared::roll_back(&self.address(instance), major, holding).await;
+        let count = holding.len();
+        match done {
+            Ok(()) => {
+                tracing::warn!(
+                    %instance,
+                    "instance {instance}: rolled back {count} prepared transactions, which held what belongs to \
+                     PostgreSQL itself"
+                );
+                Answer::Answers
+            }
+            // Its database lets nobody in, for one.
+            Err(EngineError::Held { .. }) => Answer::IsHeld,
+            Err(error) => Answer::Refuses(error.chain()),
+        }
+    }
 }
 
 /// Whether a server has no connection left: it told us so itself.

@@ -6,18 +6,19 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use coppice_core::plan::InstanceSeen;
-use coppice_core::{InstanceId, VolumeId, random};
+use coppice_core::{VolumeId, random};
 use coppice_failpoint::failpoint;
 
 use super::blocking::blocking;
 use super::config::processes_max;
 use super::durable::write_durably;
 use super::images::InstalledImage;
+use super::prepared::{self, InTheWay};
 use super::process::controllers::Limits;
 use super::server::ServerPlan;
 use super::session::{Patience, Session, column};
 use super::untrusted::UntrustedPath;
-use super::{LocalEngine, control_file, first_start, limits, prepared};
+use super::{LocalEngine, control_file, first_start, limits};
 use crate::{EngineError, FirstStart, InstanceSpec, Result, StopMode};
 
 /// Room for locks that the platform's work has at least after a start: it takes some twenty.
@@ -43,18 +44,24 @@ impl LocalEngine {
         let data = self.volumes.data_dir(&spec.volume);
         let plan = server_plan(spec, &image, &data, &spec.settings, is_first_start);
         self.host.servers.start(&plan).await?;
-        while self.lacks_locks(&spec.instance, &data).await? && self.end_largest_prepared(&plan).await? {}
+        while let Some(what) = self.in_the_way(&plan).await?
+            && self.end_prepared(&plan, what).await?
+        {}
         limits::limit_soon(&self.host, &spec.instance);
         Ok(())
     }
 
-    /// Whether prepared transactions have so many locks that a server has no room for those of
-    /// the platform's work: it can't be told a password then, or nobody gets in at all, and it
-    /// is the same after each start.
-    async fn lacks_locks(&self, instance: &InstanceId, data: &UntrustedPath) -> Result<bool> {
-        let of_server = data.clone();
-        if !blocking(move || prepared::has_state(&of_server)).await? {
-            return Ok(false);
+    /// What is prepared and keeps the platform from its work after each start, if anything does. Where
+    /// that has so many locks that there is no room for others, a server can't be told a password, or
+    /// nobody gets in at all.
+    async fn in_the_way(&self, plan: &ServerPlan<'_>) -> Result<Option<InTheWay>> {
+        let data = plan.data.clone();
+        let look = move || Ok((prepared::has_state(&data)?, prepared::hold_own_relations(&data)?));
+        match blocking(look).await? {
+            (false, _) => return Ok(None),
+            // Nobody has to knock at a door that they keep shut.
+            (true, true) => return Ok(Some(InTheWay::OwnRelations)),
+            (true, false) => {}
         }
         // Locks that somebody has already take no room.
         let mut key = [0; 4];
@@ -63,29 +70,31 @@ impl LocalEngine {
         let taking =
             format!("SELECT count(pg_advisory_xact_lock({key}, i)) FROM generate_series(1, {LOCKS}) i");
         let taken = async {
-            let session = self.address(instance).open(Patience::QUESTION).await?;
+            let session = self.address(plan.instance).open(Patience::QUESTION).await?;
             session.execute("looking for room for locks", &taking).await
         };
-        Ok(taken.await.is_err_and(|error| error.is_want_of_locks()))
+        let lacks_locks = taken.await.is_err_and(|error| error.is_want_of_locks());
+        Ok(lacks_locks.then_some(InTheWay::MostLocks))
     }
 
-    /// Starts a server anew without that of its prepared transactions that has most locks, which is
-    /// the one of which most is written down; false when that can't be done.
-    async fn end_largest_prepared(&self, plan: &ServerPlan<'_>) -> Result<bool> {
+    /// Starts a server anew without what of its prepared transactions is in the way; false when that
+    /// can't be done.
+    async fn end_prepared(&self, plan: &ServerPlan<'_>, what: InTheWay) -> Result<bool> {
         let (servers, instance) = (&self.host.servers, plan.instance);
         servers.stop(instance, Some(plan.data), StopMode::Fast).await?;
         let data = plan.data.clone();
         let is_ended = blocking(move || match control_file::clean_checkpoint(&data)? {
-            Some(_) => prepared::remove_largest_state(&data),
+            Some(_) => prepared::remove(&data, what),
             // What the server recovers is in its WAL, too: at another start, then.
             None => Ok(false),
         })
         .await?;
         if is_ended {
-            tracing::warn!(
-                %instance,
-                "instance {instance}: a prepared transaction is rolled back, for there was hardly room for other locks"
-            );
+            let why = match what {
+                InTheWay::OwnRelations => "it held what belongs to PostgreSQL itself",
+                InTheWay::MostLocks => "there was hardly room for other locks",
+            };
+            tracing::warn!(%instance, "instance {instance}: a prepared transaction is rolled back, for {why}");
         }
         servers.start(plan).await?;
         Ok(is_ended)

@@ -15,6 +15,7 @@ use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 use tokio_postgres::Row;
 
+use super::prepared;
 use super::server::Servers;
 use super::session::Session;
 use super::taken::{Inherited, Taken};
@@ -58,10 +59,13 @@ impl Pace {
     }
 }
 
-/// Sessions of clients: all but the platform's own. `%epoch%`, `%io%` and
-/// `%wal%` are what differs between releases.
+/// Sessions of clients: all but the platform's own, which is the first superuser. `%epoch%`, `%io%` and
+/// `%wal%` are what differs between releases. A session that is open goes on being answered where
+/// somebody has locked the roles.
 const STATEMENT: &str = "
     SELECT sessions.*, io.*, wal.*, (SELECT %epoch%) AS epoch,
+           CASE WHEN EXISTS (SELECT FROM pg_prepared_xact())
+                THEN EXISTS (SELECT FROM pg_lock_status() WHERE %holds_own_relation%) ELSE false END AS is_held,
            CASE WHEN pg_is_in_recovery() THEN 0 ELSE (pg_current_wal_insert_lsn() - '0/0')::float8 END
                AS wal_position,
            CASE WHEN NOT pg_is_in_recovery() THEN NULL
@@ -72,7 +76,7 @@ const STATEMENT: &str = "
                  count(*) FILTER (WHERE state LIKE 'idle%') AS idle
           FROM pg_stat_get_activity(NULL)
           WHERE backend_type = 'client backend'
-            AND usesysid <> (SELECT oid FROM pg_authid WHERE rolname = current_user)) sessions,
+            AND usesysid <> 10) sessions,
          (SELECT %io%) io, (SELECT %wal%) wal";
 
 /// Before there is `pg_stat_io`: databases count reads, and the background
@@ -117,7 +121,8 @@ fn statement(major: u32) -> String {
         16 | 17 => (IO_16, WAL_15, EPOCH_16),
         18.. => (IO_18, WAL_18, EPOCH_16),
     };
-    STATEMENT.replace("%io%", io).replace("%wal%", wal).replace("%epoch%", epoch)
+    let statement = STATEMENT.replace("%io%", io).replace("%wal%", wal).replace("%epoch%", epoch);
+    statement.replace("%holds_own_relation%", prepared::HOLDS_OWN_RELATION)
 }
 
 /// What has been written to a directory, as far as that is told without looking.
@@ -171,7 +176,8 @@ impl Measuring {
         self.disks.lock().remove(volume);
     }
 
-    /// Asks a server; one round trip, another one on a new session.
+    /// Asks a server; one round trip, another one on a new session. Where something prepared holds
+    /// PostgreSQL's own relations, the session is in doubt from then on.
     pub(super) async fn ask(
         &self,
         instance: &InstanceId,
@@ -188,6 +194,7 @@ impl Measuring {
             prepared.insert(instance.clone(), Arc::downgrade(session));
         }
         let row = session.query_one(action, &format!("EXECUTE {PREPARED}"), &[]).await?;
+        session.doubt(row.try_get("is_held").map_err(EngineError::sql(action))?);
         read(&row).map_err(EngineError::sql(action))
     }
 

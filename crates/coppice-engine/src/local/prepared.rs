@@ -7,6 +7,7 @@
 //! prepared transaction is one that never came to an end, as after a crash.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::CString;
 use std::io;
 use std::time::{Duration, Instant};
 
@@ -15,7 +16,7 @@ use tokio_postgres::Row;
 use super::connecting::Address;
 use super::many::Many;
 use super::session::{Named, Patience, Session, column, named};
-use super::untrusted::UntrustedPath;
+use super::untrusted::{UntrustedDir, UntrustedPath};
 use crate::{EngineError, Result};
 
 /// More than any server is allowed to have.
@@ -26,7 +27,34 @@ const DATABASES_MAX: usize = 100;
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Files that are looked at.
 const STATES_MAX: usize = 100_000;
+/// Largest state that is looked through, in bytes; whoever has a larger one may hold anything.
+const STATE_BYTES_MAX: u64 = 16 << 20;
 const REMOVING: &str = "removing prepared transactions";
+
+/// Numbers of relations that `initdb` made are below this one (`FirstNormalObjectId`).
+const FIRST_OF_OTHERS: u32 = 16_384;
+/// The weakest lock that keeps others from writing, and the strongest there is
+/// (src/include/storage/lockdefs.h).
+const SHARE_LOCK: u32 = 5;
+const ACCESS_EXCLUSIVE_LOCK: u32 = 8;
+
+/// Whether a row of `pg_lock_status()` says that a prepared transaction has such a lock on a
+/// relation of PostgreSQL's own. Changes of data and schemas hold none; whoever may write
+/// to a view can lock the catalogues below it. Its view could be locked as well.
+pub(super) const HOLDS_OWN_RELATION: &str =
+    "granted AND pid IS NULL AND locktype = 'relation' AND relation < 16384
+    AND mode IN ('ShareLock', 'ShareRowExclusiveLock', 'ExclusiveLock', 'AccessExclusiveLock')";
+
+/// What is in the way of the platform's work at each start of a server, until it is ended
+/// while that is stopped.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum InTheWay {
+    /// Transactions that hold relations of PostgreSQL's own: nobody can begin a session, or
+    /// change anything.
+    OwnRelations,
+    /// The transaction that has most locks: there is hardly room for others.
+    MostLocks,
+}
 
 /// A prepared transaction.
 #[derive(Clone, Debug)]
@@ -72,6 +100,25 @@ pub(super) async fn all(session: &Session) -> Result<Vec<Prepared>> {
          LEFT JOIN pg_catalog.pg_database d ON d.datname = p.database LIMIT {MAX}"
     );
     let rows = session.query("listing prepared transactions", &query, &[]).await?;
+    rows.iter().take(MAX).map(Prepared::of).collect()
+}
+
+/// Those that hold relations of PostgreSQL's own.
+///
+/// # Errors
+/// When it does not answer.
+pub(super) async fn holding_own_relations(session: &Session) -> Result<Vec<Prepared>> {
+    let query = format!(
+        "WITH locks AS MATERIALIZED (SELECT * FROM pg_catalog.pg_lock_status()),
+         p AS (SELECT x.transaction, x.gid, d.datname AS database, x.dbid
+               FROM pg_catalog.pg_prepared_xact() x LEFT JOIN pg_catalog.pg_database d ON d.oid = x.dbid)
+         SELECT {COLUMNS} FROM p LEFT JOIN pg_catalog.pg_database d ON d.oid = p.dbid
+         WHERE p.transaction IN (
+             SELECT transactionid FROM locks WHERE granted AND pid IS NULL AND locktype = 'transactionid'
+               AND virtualtransaction IN (SELECT virtualtransaction FROM locks WHERE {HOLDS_OWN_RELATION}))
+         LIMIT {MAX}"
+    );
+    let rows = session.query("looking for who holds PostgreSQL's own relations", &query, &[]).await?;
     rows.iter().take(MAX).map(Prepared::of).collect()
 }
 
@@ -161,12 +208,83 @@ pub(super) fn remove_state(data: &UntrustedPath, transactions: &[u32]) -> Result
     remove().map_err(EngineError::io(REMOVING))
 }
 
+/// Whether the data of a server has the state of a transaction that holds relations of PostgreSQL's
+/// own. Blocks.
+///
+/// # Errors
+/// When the directory can't be read.
+pub(super) fn hold_own_relations(data: &UntrustedPath) -> Result<bool> {
+    let look = || -> io::Result<bool> {
+        let Some(states) = data.require()?.directory("pg_twophase")? else { return Ok(false) };
+        Ok(!holding(&states)?.is_empty())
+    };
+    look().map_err(EngineError::io("looking through prepared transactions"))
+}
+
+/// Removes the state of what is in the way from the data of a server that was stopped
+/// cleanly, or that follows another one. False when there is none. Blocks.
+///
+/// # Errors
+/// As [`remove_state`].
+pub(super) fn remove(data: &UntrustedPath, what: InTheWay) -> Result<bool> {
+    match what {
+        InTheWay::OwnRelations => remove_holding(data),
+        InTheWay::MostLocks => remove_largest_state(data),
+    }
+}
+
+fn remove_holding(data: &UntrustedPath) -> Result<bool> {
+    let remove = || -> io::Result<bool> {
+        let Some(states) = data.require()?.directory("pg_twophase")? else { return Ok(false) };
+        let mut is_any_removed = false;
+        for name in holding(&states)? {
+            is_any_removed |= states.unlink(&name)?;
+        }
+        Ok(is_any_removed)
+    };
+    remove().map_err(EngineError::io(REMOVING))
+}
+
+/// The files of transactions that hold relations of PostgreSQL's own.
+fn holding(states: &UntrustedDir) -> io::Result<Vec<CString>> {
+    let mut names = states.names(STATES_MAX)?;
+    let mut result = Ok(());
+    names.retain(|name| match states.read(name.as_c_str(), STATE_BYTES_MAX) {
+        Ok(state) => {
+            state.is_some_and(|state| state.len() as u64 == STATE_BYTES_MAX || holds_own_relation(&state))
+        }
+        Err(error) => {
+            result = Err(error);
+            false
+        }
+    });
+    result.map(|()| names)
+}
+
+/// Whether the state of a transaction has a lock as [`HOLDS_OWN_RELATION`] says. Records begin
+/// at multiples of eight bytes: with their length, four bytes; whose they are, one byte; and two bytes
+/// after another one, which are of no account here (`TwoPhaseRecordOnDisk` in twophase.c). That of a lock
+/// has its tag and its mode, 20 bytes (`TwoPhaseLockRecord` in lock.c).
+fn holds_own_relation(state: &[u8]) -> bool {
+    let word = |bytes: &[u8]| bytes.try_into().map_or(0, u32::from_ne_bytes);
+    let words: Vec<u32> = state.chunks_exact(4).map(word).collect();
+    words.windows(7).step_by(2).any(|record| {
+        let [length, owner, _database, relation, page, kind, mode] = *record else { return false };
+        let is_lock = length == 20 && owner.to_le() & 0xffff_00ff == 1;
+        let is_of_relation = page == 0 && kind.to_le() == 0x0100_0000;
+        is_lock
+            && is_of_relation
+            && relation < FIRST_OF_OTHERS
+            && (SHARE_LOCK..=ACCESS_EXCLUSIVE_LOCK).contains(&mode)
+    })
+}
+
 /// The same of the one whose state is largest: a part of it is a list of its locks.
 /// False when there is none.
 ///
 /// # Errors
 /// As [`remove_state`].
-pub(super) fn remove_largest_state(data: &UntrustedPath) -> Result<bool> {
+fn remove_largest_state(data: &UntrustedPath) -> Result<bool> {
     let remove = || -> io::Result<bool> {
         let Some(states) = data.require()?.directory("pg_twophase")? else { return Ok(false) };
         let mut largest = None;
@@ -226,6 +344,41 @@ mod tests {
         assert!(has_state(&data).expect("it can be read"));
         while remove_largest_state(&data).expect("it can be changed") {}
         assert!(!has_state(&data).expect("it can be read"));
+    }
+
+    /// The locks of a state, as PostgreSQL 15 and 18 wrote them, behind a header with an identifier.
+    fn state(locks: &[(u32, u8, u32)]) -> Vec<u8> {
+        let mut state = vec![0x45; 0x48];
+        state.extend(b"it's\x7f\x14\x00\x00");
+        for (relation, kind, mode) in locks {
+            state.extend([0x14, 0, 0, 0, 1, 0x7f, 0, 0, 5, 0, 0, 0]);
+            state.extend(relation.to_ne_bytes());
+            state.extend([0, 0, 0, 0, 0, 0, *kind, 1]);
+            state.extend(mode.to_ne_bytes());
+            state.extend([0; 4]);
+        }
+        state.extend([0x38, 0, 0, 0, 2, 0, 0, 0, 0xf1, 0x8b, 0xb1, 0xc0]);
+        state
+    }
+
+    #[test]
+    fn whoever_has_a_relation_of_postgres_to_itself_loses_its_state_and_nobody_else() {
+        let (_home, data) = data();
+        let directory = data.host_path().join("pg_twophase");
+        fs::create_dir(&directory).expect("a directory");
+        // Changes in a catalogue; a transaction's own number; a table that others made.
+        let innocent = [(2609, 0, 3), (1262, 0, 1), (724, 5, 7), (16_384, 0, 8)];
+        fs::write(directory.join("000002D4"), state(&innocent)).expect("a file");
+        assert!(!hold_own_relations(&data).expect("it can be read"));
+        assert!(!remove(&data, InTheWay::OwnRelations).expect("it can be changed"));
+        for (number, lock) in [(1260, 0, 8), (11_992, 0, 8), (1260, 0, 5)].into_iter().enumerate() {
+            let path = directory.join(format!("000000000000030{number}"));
+            fs::write(&path, state(&[&innocent[..], &[lock]].concat())).expect("a file");
+            assert!(hold_own_relations(&data).expect("it can be read"), "{lock:?}");
+            assert!(remove(&data, InTheWay::OwnRelations).expect("it can be changed"));
+            assert!(!path.exists(), "{lock:?}");
+        }
+        assert!(directory.join("000002D4").exists());
     }
 
     #[test]

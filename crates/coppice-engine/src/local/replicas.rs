@@ -24,6 +24,7 @@ use super::blocking::blocking;
 use super::durable::write_durably;
 use super::following::{Door, Following, NAME, NAMES};
 use super::instances::server_plan;
+use super::prepared::{self, InTheWay};
 use super::process::launch::Neighbour;
 use super::replica_slots::{drop_role, ensure_role, slot, state};
 use super::session::{Patience, column};
@@ -115,12 +116,14 @@ impl LocalEngine {
         self.host.servers.stop(instance, Some(&data), StopMode::Immediate).await?;
         write_durably(&self.replica_marker(volume), volume.as_str().as_bytes(), 0o600)?;
         let is_first = self.is_first_start(volume);
-        let prepared = data.clone();
+        let of_replica = data.clone();
         blocking(move || {
             if is_first {
-                first_start::remove_inherited_files(&prepared)?;
+                first_start::remove_inherited_files(&of_replica)?;
             }
-            write_standby_signal(&prepared)
+            // What the primary ended while it was stopped has no end in its log.
+            prepared::remove(&of_replica, InTheWay::OwnRelations)?;
+            write_standby_signal(&of_replica)
         })
         .await?;
         failpoint!("replica.prepared");

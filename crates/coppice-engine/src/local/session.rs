@@ -126,6 +126,7 @@ pub(super) async fn open(
         patience,
         allowance,
         is_given_up: AtomicBool::new(false),
+        is_in_doubt: AtomicBool::new(false),
     })
 }
 
@@ -142,6 +143,7 @@ pub(super) struct Session {
     patience: Patience,
     allowance: Allowance,
     is_given_up: AtomicBool,
+    is_in_doubt: AtomicBool,
 }
 
 impl Drop for Session {
@@ -160,6 +162,16 @@ impl Session {
     /// Whether it can't be used any more.
     pub(super) fn is_closed(&self) -> bool {
         self.client.is_closed() || self.is_given_up.load(Ordering::Relaxed)
+    }
+
+    /// Notes whether the last answer gave reason to look closer at the server.
+    pub(super) fn doubt(&self, is_in_doubt: bool) {
+        self.is_in_doubt.store(is_in_doubt, Ordering::Relaxed);
+    }
+
+    /// Whether it did.
+    pub(super) fn is_in_doubt(&self) -> bool {
+        self.is_in_doubt.load(Ordering::Relaxed)
     }
 
     async fn within<T>(

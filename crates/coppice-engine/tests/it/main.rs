@@ -3,6 +3,7 @@
 
 mod claims;
 mod handing_over;
+mod held;
 mod server;
 mod slots;
 mod storage;
