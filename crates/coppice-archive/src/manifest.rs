@@ -99,6 +99,13 @@ impl Manifest {
         self.files.iter().fold(0, |bytes, file| bytes.saturating_add(file.size))
     }
 
+    /// Bytes that it takes where it is put, in which each file and each directory counts so many at least.
+    pub fn room_bytes(&self, entry_bytes_min: u64) -> u64 {
+        let directories = self.directories.iter().map(|_| entry_bytes_min);
+        let entries = self.files.iter().map(|file| file.size.max(entry_bytes_min)).chain(directories);
+        entries.fold(0, u64::saturating_add)
+    }
+
     pub(crate) fn encode(&self) -> Result<Vec<u8>> {
         postcard::to_stdvec(self).map_err(|error| ArchiveError::Refused(error.to_string()))
     }

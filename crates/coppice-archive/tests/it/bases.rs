@@ -239,6 +239,18 @@ fn names_that_are_no_text_long_holes_and_modes_come_back() {
 }
 
 #[test]
+fn what_has_no_content_takes_room_where_it_is_put() {
+    let store = Store::new();
+    let files = [("a/empty", 0), ("a/short", 10), ("long", 5000)];
+    let files = files.map(|(name, length)| (name.to_owned(), noise(length, 1)));
+    let written = store.write(source(&BTreeMap::from(files)).path(), 1, None).expect("written");
+    let manifest = store.manifest(&written.base);
+    assert_eq!(manifest.bytes(), 5010);
+    // The directory counts, too.
+    assert_eq!(manifest.room_bytes(4096), 3 * 4096 + 5000);
+}
+
+#[test]
 fn a_path_that_leads_elsewhere_is_refused() {
     let store = Store::new();
     let facts = BaseFacts {

@@ -7,6 +7,7 @@ use std::io;
 use std::sync::Arc;
 
 use super::storage_usage::StorageUsage;
+use super::untrusted::ENTRY_BYTES_MIN;
 use super::volumes::Volumes;
 use crate::{EngineError, Result};
 
@@ -73,6 +74,14 @@ impl Room {
         }
     }
 
+    /// To be told of each file and directory that was made: also without content it takes room. Blocks.
+    ///
+    /// # Errors
+    /// When the volumes are short of room.
+    pub(super) fn made_entry(&mut self) -> io::Result<()> {
+        self.wrote(ENTRY_BYTES_MIN as usize)
+    }
+
     /// What is not on the disk yet, no file system tells: as long as there is room for all that was written, it need not.
     fn is_short(&mut self) -> Result<bool> {
         let left = self.before.free_bytes.saturating_sub(self.written);
@@ -82,6 +91,14 @@ impl Room {
         self.before = self.volumes.settle()?;
         (self.written, self.looked_at) = (0, 0);
         Ok(self.before.is_short())
+    }
+}
+
+#[cfg(test)]
+impl Room {
+    /// What it was told since it last had all of it be on the disk.
+    pub(super) fn written(&self) -> u64 {
+        self.written
     }
 }
 

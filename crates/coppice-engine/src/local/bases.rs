@@ -25,7 +25,7 @@ use super::blocking::blocking;
 use super::history::append_log;
 use super::pace::{GivesUp, Pace};
 use super::taken::{ENTRIES_MAX, LEVELS_MAX};
-use super::untrusted::{UntrustedDir, UntrustedPath};
+use super::untrusted::{ENTRY_BYTES_MIN, UntrustedDir, UntrustedPath};
 use super::volumes::Volumes;
 use crate::{BasePlan, EngineError, Result, VolumePlan};
 
@@ -89,7 +89,7 @@ impl StoredBase {
     /// Bytes that it takes.
     pub(super) fn bytes(&self) -> u64 {
         let log = self.pieces.iter().map(|piece| piece.end.0.saturating_sub(piece.start.0));
-        self.manifest.bytes() + log.sum::<u64>()
+        self.manifest.room_bytes(ENTRY_BYTES_MIN).saturating_add(log.sum())
     }
 
     /// Puts it into an empty directory of a volume, unless it is given up, or there is no room
@@ -101,8 +101,8 @@ impl StoredBase {
         pace: &Pace,
         volumes: Arc<Volumes>,
     ) -> Result<()> {
-        let base_bytes = self.manifest.bytes();
-        let shared_bytes = if similar.is_some() { base_bytes } else { 0 };
+        // Content can be shared; names, and what is known about files, can't.
+        let shared_bytes = if similar.is_some() { self.manifest.bytes() } else { 0 };
         let mut room = Some(Room::find(volumes, self.bytes().saturating_sub(shared_bytes))?);
         self.restore_with(data, similar, pace, &mut room)?;
         self.append_log_with(data, pace, &mut room).map(drop)
@@ -194,7 +194,7 @@ impl LocalEngine {
         until: Option<DateTime<Utc>>,
     ) -> Result<()> {
         let base = self.find_base(base, plan.label.version, until).await?;
-        require_length(base.manifest.bytes(), plan.storage_bytes)?;
+        require_length(base.manifest.room_bytes(ENTRY_BYTES_MIN), plan.storage_bytes)?;
         let (volumes, label) = (self.volumes.clone(), plan.label.clone());
         let similar = plan.similar.as_ref().map(|volume| volumes.data_dir(volume));
         let gives_up = GivesUp::default();
@@ -298,6 +298,10 @@ impl Restored<'_> {
         self.pace.go_on()?;
         in_parent(&self.top, path, work)
     }
+
+    fn made_entry(&mut self) -> io::Result<()> {
+        self.room.as_mut().map_or(Ok(()), Room::made_entry)
+    }
 }
 
 fn in_parent<T>(
@@ -318,12 +322,14 @@ fn in_parent<T>(
 impl Target for Restored<'_> {
     fn directory(&mut self, path: &[u8], mode: u32) -> io::Result<()> {
         let made = self.in_parent(path, |parent, name| parent.make_directory(name))?;
-        Ok(rustix::fs::fchmod(made, (mode | 0o700).into())?)
+        rustix::fs::fchmod(made, (mode | 0o700).into())?;
+        self.made_entry()
     }
 
     fn make_file(&mut self, path: &[u8], mode: u32) -> io::Result<File> {
         let file = self.in_parent(path, |parent, name| parent.make_file(name))?;
         file.set_permissions(std::fs::Permissions::from_mode(mode | 0o600))?;
+        self.made_entry()?;
         Ok(file)
     }
 
@@ -347,5 +353,39 @@ impl Target for Restored<'_> {
     fn wrote(&mut self, file: &File, bytes: usize) -> io::Result<()> {
         self.pace.wrote(file, bytes)?;
         self.room.as_mut().map_or(Ok(()), |room| room.wrote(bytes))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::local::installation::Installation;
+    use crate::local::layout::Layout;
+    use crate::local::volumes::{PoolMode, StorageOptions};
+
+    #[test]
+    fn room_is_taken_also_by_what_has_no_content() {
+        let home = tempfile::tempdir().expect("a directory");
+        let installation = Installation::ensure(home.path()).expect("made");
+        let options = StorageOptions {
+            pool: PoolMode::Off,
+            pool_initial_bytes: 0,
+            pool_step_bytes: 0,
+            host_reserve_bytes: 0,
+            history_share: 0,
+            driver: None,
+        };
+        let volumes =
+            Volumes::open(&Layout::new(home.path(), "test"), &installation, &options).expect("volumes");
+        let data = UntrustedPath::new(home.path(), "restored");
+        std::fs::create_dir(data.host_path()).expect("a directory");
+        let mut room = Some(Room::find(Arc::new(volumes), 0).expect("a beginning"));
+        let (top, pace) = (data.require().expect("it is there"), Pace::default());
+        let mut restored = Restored { top, similar: None, pace: &pace, room: &mut room };
+        restored.directory(b"base", 0o700).expect("a directory");
+        for name in ["base/1", "base/2"] {
+            restored.make_file(name.as_bytes(), 0o600).expect("a file");
+        }
+        assert_eq!(room.as_ref().map(Room::written), Some(3 * ENTRY_BYTES_MIN));
     }
 }

@@ -273,7 +273,7 @@ fn each_name_in(directory: &OwnedFd) -> io::Result<impl Iterator<Item = io::Resu
 
 /// What an entry counts at least: names, and what is known about files, take
 /// room, too, and some file systems have only so many of them.
-const ENTRY_BYTES_MIN: u64 = 4096;
+pub(super) const ENTRY_BYTES_MIN: u64 = 4096;
 /// What a directory counts that is too deep to be looked into.
 const TOO_DEEP_BYTES: u64 = 1 << 50;
 
