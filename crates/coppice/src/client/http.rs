@@ -11,7 +11,7 @@ use serde::de::DeserializeOwned;
 use tokio::sync::OnceCell;
 
 use super::profiles::{Profile, ProfileFile};
-use super::transport::{answered, http_client, local_client};
+use super::transport::{answered, begun, http_client, local_client};
 use super::words::quoted;
 use super::{ClientOptions, output, server, tokens};
 use crate::refusal::{Refused, refused};
@@ -220,7 +220,7 @@ impl Client {
         if can_repeat && is_passing(&response) {
             response = attempt().await;
         }
-        let response = answered(&self.url, response)?;
+        let response = begun(&self.url, response)?;
         if response.status().is_success() {
             return Ok(response);
         }

@@ -9,7 +9,7 @@ use reqwest::Url;
 use serde::Deserialize;
 
 use super::listeners;
-use super::transport::{answered, http_client, local_client};
+use super::transport::{begun, http_client, local_client};
 use crate::refusal::Refused;
 use crate::serve::ServeRecord;
 
@@ -48,7 +48,7 @@ pub(super) fn filled(text: &str) -> Result<String, String> {
 
 /// Asks a server which one it is.
 pub(super) async fn identity(http: &reqwest::Client, url: &str) -> anyhow::Result<Identity> {
-    let answer = answered(url, http.get(format!("{url}/.well-known/coppice")).send().await)?;
+    let answer = begun(url, http.get(format!("{url}/.well-known/coppice")).send().await)?;
     let known = answer.error_for_status().map_err(anyhow::Error::from);
     let strange =
         || format!("{url} does not say that it is a Coppice platform of this version: check the URL");

@@ -9,7 +9,7 @@ use serde::Deserialize;
 
 use super::output;
 use super::profiles::{Profile, ProfileFile, Tokens};
-use super::transport::answered;
+use super::transport::begun;
 use super::verification;
 
 /// What this program is called at the authorization server. It is a public
@@ -82,7 +82,7 @@ async fn ask<T: serde::de::DeserializeOwned>(
 ) -> anyhow::Result<Answer<T>> {
     let sent = http.post(endpoint).form(form).send();
     let sent = output::patiently("waiting for the server", sent).await;
-    let response = answered(endpoint, sent)?;
+    let response = begun(endpoint, sent)?;
     let is_success = response.status().is_success();
     let unclear = || format!("{endpoint} answered something that is not OAuth");
     if is_success {
@@ -107,7 +107,7 @@ impl TokenAnswer {
 /// When it does not answer, or describes another than itself.
 pub(super) async fn discover(http: &reqwest::Client, url: &str) -> anyhow::Result<Endpoints> {
     let place = format!("{url}/.well-known/openid-configuration");
-    let response = answered(url, http.get(&place).send().await)?;
+    let response = begun(url, http.get(&place).send().await)?;
     let response = response.error_for_status().with_context(|| format!("{url} offers no sign-in"))?;
     let unclear = || format!("{place} is no description of a sign-in");
     let endpoints: Endpoints = response.json().await.with_context(unclear)?;
@@ -159,7 +159,7 @@ pub(super) async fn wait(
 pub(super) async fn revoke(http: &reqwest::Client, profile: &Profile) -> anyhow::Result<()> {
     let form = [("client_id", CLIENT_ID), ("token", profile.tokens.refresh_token.as_str())];
     let endpoint = profile.revocation_endpoint.as_str();
-    answered(endpoint, http.post(endpoint).form(&form).send().await)?.error_for_status()?;
+    begun(endpoint, http.post(endpoint).form(&form).send().await)?.error_for_status()?;
     Ok(())
 }
 

@@ -1,9 +1,14 @@
-//! How requests reach a server, and how long one is waited for.
+//! How requests reach a server, and how long one is waited for. None goes on to where a server
+//! says: a credential, and what else is sent, is for the one that was named.
 
 use std::time::Duration;
 
-use anyhow::Context;
-use reqwest::Url;
+use anyhow::{Context, bail};
+use reqwest::header::LOCATION;
+use reqwest::redirect::Policy;
+use reqwest::{Response, Url};
+
+use crate::refusal::Refused;
 
 /// How long a host may take to accept a connection.
 const CONNECT_PATIENCE: Duration = Duration::from_secs(10);
@@ -22,12 +27,13 @@ pub(super) fn http_client() -> anyhow::Result<reqwest::Client> {
 /// answer.
 pub(super) fn local_client() -> anyhow::Result<reqwest::Client> {
     let client = reqwest::Client::builder().no_proxy().tls_certs_only([]);
-    let client = client.connect_timeout(CONNECT_PATIENCE).timeout(PATIENCE);
+    let client = client.redirect(Policy::none()).connect_timeout(CONNECT_PATIENCE).timeout(PATIENCE);
     client.build().context("preparing to send requests")
 }
 
 fn client_with(patience: Duration) -> anyhow::Result<reqwest::Client> {
-    let client = reqwest::Client::builder().connect_timeout(CONNECT_PATIENCE).timeout(patience);
+    let client = reqwest::Client::builder().redirect(Policy::none());
+    let client = client.connect_timeout(CONNECT_PATIENCE).timeout(patience);
     client.build().context("preparing to send requests")
 }
 
@@ -37,6 +43,25 @@ pub(super) fn answered<T>(url: &str, answer: reqwest::Result<T>) -> anyhow::Resu
         let why = unanswered(url, &error);
         anyhow::Error::new(error).context(why)
     })
+}
+
+/// As [`answered`], of an answer that begins.
+///
+/// # Errors
+/// Also when it says to ask elsewhere.
+pub(super) fn begun(url: &str, answer: reqwest::Result<Response>) -> anyhow::Result<Response> {
+    let response = answered(url, answer)?;
+    if !response.status().is_redirection() {
+        return Ok(response);
+    }
+    let elsewhere = response.headers().get(LOCATION).and_then(|place| place.to_str().ok());
+    // As it was parsed, it has nothing that commands a terminal.
+    let elsewhere = elsewhere.and_then(|place| response.url().join(place).ok());
+    let elsewhere = elsewhere.map_or_else(|| "elsewhere".to_owned(), |place| format!("to {place}"));
+    bail!(Refused::mistake(format!(
+        "{url} sends those who ask it {elsewhere}, where nothing was sent: if the platform is there, name that \
+         address (--url, COPPICE_URL, `coppice login URL`); if not, ask whoever runs {url} why"
+    )))
 }
 
 fn unanswered(url: &str, error: &reqwest::Error) -> String {
@@ -56,6 +81,7 @@ fn unanswered(url: &str, error: &reqwest::Error) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::io::{ErrorKind, Read as _, Write as _};
     use std::net::TcpListener;
 
     use super::*;
@@ -69,6 +95,33 @@ mod tests {
         let told = unanswered(&url, &error);
         let host = format!("127.0.0.1:{} did not answer", silent.local_addr().expect("an address").port());
         assert!(told.starts_with(&host) && told.contains("coppice doctor"), "{told}");
+    }
+
+    #[tokio::test]
+    async fn nothing_is_sent_to_where_a_server_sends_those_who_ask_it() {
+        let elsewhere = TcpListener::bind("127.0.0.1:0").expect("a port");
+        elsewhere.set_nonblocking(true).expect("it need not wait");
+        let place = elsewhere.local_addr().expect("an address");
+        for client in [http_client(), local_client()] {
+            let server = TcpListener::bind("127.0.0.1:0").expect("a port");
+            let url = format!("http://{}", server.local_addr().expect("an address"));
+            let answers = std::thread::spawn(move || {
+                let (mut stream, _) = server.accept().expect("somebody asks");
+                let length = stream.read(&mut [0; 1024]).expect("a request");
+                assert!(length > 0);
+                let answer = format!(
+                    "HTTP/1.1 307 Temporary Redirect\r\nlocation: http://{place}/login\r\ncontent-length: 0\r\n\r\n"
+                );
+                stream.write_all(answer.as_bytes()).expect("it reads");
+            });
+            let answer = client.expect("a client").get(&url).bearer_auth("pku_secret").send().await;
+            answers.join().expect("it answers");
+            let refused = begun(&url, answer).expect_err("it is not followed");
+            assert!(refused.downcast_ref::<Refused>().is_some(), "{refused:#}");
+            let told = refused.to_string();
+            assert!(told.contains(&format!("to http://{place}/login, where nothing")), "{told}");
+        }
+        assert_eq!(elsewhere.accept().map(drop).expect_err("nobody").kind(), ErrorKind::WouldBlock);
     }
 
     #[tokio::test]

@@ -6,6 +6,7 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use coppice_core::branch::BranchState;
 use reqwest::StatusCode;
+use reqwest::redirect::Policy;
 
 use super::Finding;
 use crate::serve::ServeRecord;
@@ -48,8 +49,9 @@ pub(super) async fn findings(data_dir: &Path) -> Vec<Finding> {
 }
 
 fn client() -> reqwest::Client {
-    // This machine is asked, whatever proxy the environment names.
-    reqwest::Client::builder().no_proxy().timeout(PATIENCE).build().unwrap_or_default()
+    // This machine is asked, whatever proxy the environment names, and nobody else.
+    let client = reqwest::Client::builder().no_proxy().redirect(Policy::none());
+    client.timeout(PATIENCE).build().unwrap_or_default()
 }
 
 async fn ask(client: &reqwest::Client, at: SocketAddr, path: &str) -> Option<(StatusCode, String)> {
