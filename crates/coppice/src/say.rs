@@ -1,9 +1,13 @@
 //! Lines for whoever reads them, who may have gone: `… | head -1` closes the
-//! pipe, which is no reason to panic.
+//! pipe, which is no reason to panic. Others wrote much of it, so nothing in it commands
+//! the terminal that it is read on.
 
+use std::borrow::Cow;
 use std::fmt::Arguments;
-use std::io::{ErrorKind, Write};
+use std::io::{ErrorKind, IsTerminal, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
+
+use crate::client::words::harmless;
 
 /// Whether this program has nothing to do but to be read.
 static ENDS_WITH_READER: AtomicBool = AtomicBool::new(false);
@@ -25,10 +29,23 @@ pub(crate) fn end_with_reader() {
 
 /// See `say!`.
 pub(crate) fn line(text: Arguments<'_>) {
-    piece(&format!("{text}\n"));
+    whole(&format!("{text}\n"));
 }
 
-/// Writes a piece of data, and ends the program if nobody reads any more.
+/// Writes data of many lines, as it is where no terminal shows it.
+pub(crate) fn whole(text: &str) {
+    piece(&shown(text, std::io::stdout().is_terminal()));
+}
+
+fn shown(text: &str, by_terminal: bool) -> Cow<'_, str> {
+    match by_terminal {
+        true => Cow::Owned(harmless(&text.replace("\r\n", "\n"))),
+        false => Cow::Borrowed(text),
+    }
+}
+
+/// Writes a piece of data that may command a terminal, as colours do, and ends the program
+/// if nobody reads any more.
 pub(crate) fn piece(text: &str) {
     let mut out = std::io::stdout().lock();
     let Err(error) = out.write_all(text.as_bytes()).and_then(|()| out.flush()) else { return };
@@ -48,7 +65,20 @@ pub(crate) fn note(text: Arguments<'_>) {
     remark(&crate::suggest::completed(&text.to_string()));
 }
 
-/// A line on standard error as it is.
+/// As [`note`], with commands as they are.
 pub(crate) fn remark(text: &str) {
+    let text = shown(text, std::io::stderr().is_terminal());
     let _ = writeln!(std::io::stderr(), "{text}");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_others_wrote_commands_no_terminal_and_reaches_programs_as_it_is() {
+        let written = "a\u{1b}]0;b\u{7}\tc\r\nd\re\u{9b}2J\u{202e}\n";
+        assert_eq!(shown(written, true), "a\u{fffd}]0;b\u{fffd}\tc\nd\u{fffd}e\u{fffd}2J\u{fffd}\n");
+        assert_eq!(shown(written, false), written);
+    }
 }

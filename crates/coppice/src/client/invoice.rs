@@ -97,7 +97,7 @@ async fn save(client: &Client, invoice: &str, file: &Path) -> anyhow::Result<()>
 async fn show(client: &Client, invoice: &str, html: bool, as_json: bool) -> anyhow::Result<()> {
     let path = client.here(&format!("/billing/invoices/{}", in_query(invoice)));
     if html {
-        crate::say::piece(&client.text(&format!("{path}?format=html")).await?);
+        crate::say::whole(&client.text(&format!("{path}?format=html")).await?);
         return Ok(());
     }
     let invoice: InvoiceDetails = client.get(&path).await?;

@@ -197,7 +197,11 @@ impl Printer {
             }
             text.push('\n');
         }
-        crate::say::piece(&text);
+        match self.as_json {
+            true => crate::say::whole(&text),
+            // Its colours command the terminal; what is in it was made harmless.
+            false => crate::say::piece(&text),
+        }
         Ok(())
     }
 

@@ -15,6 +15,7 @@ use coppice_wire::{
 use super::http::Client;
 use super::output::{self, bytes};
 use super::times::ago;
+use super::words::harmless;
 use super::{ProjectChoice, complete};
 
 /// How often `--watch` looks again.
@@ -291,7 +292,7 @@ fn amount(value: f64, unit: &str) -> String {
         "connections" => format!("{}", (value * 10.0).round() / 10.0),
         "ms" => format!("{value:.2} ms"),
         "iops" => format!("{value:.1} /s"),
-        unit => format!("{value:.1} {unit}"),
+        unit => format!("{value:.1} {}", harmless(unit)),
     }
 }
 

@@ -10,6 +10,7 @@ use indicatif::{ProgressBar, WeakProgressBar};
 use parking_lot::Mutex;
 use serde::Serialize;
 
+use super::words::harmless;
 use crate::refusal::Refused;
 
 /// The progress that has the last line of the terminal.
@@ -33,7 +34,7 @@ impl Switch {
     }
 }
 
-/// Prints a table without frames.
+/// Prints a table without frames. What others wrote in it is on its line, and harmless.
 pub(super) fn table(header: &[&str], rows: Vec<Vec<String>>) {
     table_sparing(&[], header, rows);
 }
@@ -41,6 +42,8 @@ pub(super) fn table(header: &[&str], rows: Vec<Vec<String>>) {
 /// As [`table`]. A terminal that is too narrow does without the columns of
 /// `spare`, as many as it has to, in this order.
 pub(super) fn table_sparing(spare: &[&str], header: &[&str], rows: Vec<Vec<String>>) {
+    let row_of = |row: Vec<String>| row.iter().map(|text| on_one_line(text)).collect::<Vec<_>>();
+    let rows = rows.into_iter().map(row_of).collect::<Vec<_>>();
     let (header, rows) = match width() {
         Some(width) => narrowed(spare, header, rows, width),
         None => (header.to_vec(), rows),
@@ -48,8 +51,12 @@ pub(super) fn table_sparing(spare: &[&str], header: &[&str], rows: Vec<Vec<Strin
     cells(&header, rows.into_iter().map(|row| row.into_iter().map(Cell::new).collect()).collect());
 }
 
-/// As [`table`], of cells that may be coloured. In a terminal it is no wider
-/// than that; programs get each row on one line.
+fn on_one_line(text: &str) -> String {
+    harmless(text).replace('\n', " ")
+}
+
+/// As [`table`], of cells that may be coloured, in which others wrote nothing. In a terminal
+/// it is no wider than that; programs get each row on one line.
 pub(super) fn cells(header: &[&str], rows: Vec<Vec<Cell>>) {
     crate::say::piece(&drawn(header, rows, width()));
 }
@@ -116,7 +123,7 @@ pub(super) fn has_colour() -> bool {
 /// Prints what is known of one thing. Values are in one piece, however narrow
 /// the terminal is: connection strings are taken from there.
 pub(super) fn properties(rows: &[(&str, String)]) {
-    let cells = rows.iter().map(|(name, value)| vec![Cell::new(name), Cell::new(value)]);
+    let cells = rows.iter().map(|(name, value)| vec![Cell::new(name), Cell::new(harmless(value))]);
     crate::say::piece(&drawn(&[], cells.collect(), None));
 }
 
@@ -156,9 +163,14 @@ pub(super) fn spinner(message: String) -> ProgressBar {
     }
     let bar = ProgressBar::new_spinner();
     take_line(&bar);
-    bar.set_message(message);
+    show_on(&bar, &message);
     bar.enable_steady_tick(Duration::from_millis(100));
     bar
+}
+
+/// Has a progress say something else.
+pub(super) fn show_on(bar: &ProgressBar, message: &str) {
+    bar.set_message(harmless(message));
 }
 
 fn take_line(bar: &ProgressBar) {
@@ -210,7 +222,7 @@ fn ask(
     if !std::io::stdin().is_terminal() {
         bail!(Refused::mistake(format!("{question} There is no terminal to ask at: say --yes to confirm.")));
     }
-    write!(std::io::stderr(), "{question} {prompt} ")?;
+    write!(std::io::stderr(), "{} ", harmless(&format!("{question} {prompt}")))?;
     std::io::stderr().flush()?;
     let mut answer = String::new();
     std::io::stdin().read_line(&mut answer)?;
@@ -255,6 +267,11 @@ mod tests {
         let url = "postgresql://app.main:secret@127.0.0.1:7432/app".repeat(3);
         let known = drawn(&[], vec![vec![Cell::new("url"), Cell::new(&url)]], None);
         assert_eq!(known, format!(" url  {url}\n"));
+    }
+
+    #[test]
+    fn a_cell_that_others_wrote_is_on_its_line_and_commands_no_terminal() {
+        assert_eq!(on_one_line("r\u{1b}[31m\nmain  owner\u{202e}"), "r\u{fffd}[31m main  owner\u{fffd}");
     }
 
     #[test]

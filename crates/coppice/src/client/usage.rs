@@ -50,7 +50,7 @@ pub(super) async fn run(arguments: UsageArgs, client: &Client, as_json: bool) ->
         }
     }
     if arguments.format == Format::Csv {
-        crate::say::piece(&client.text(&format!("{path}&format=csv")).await?);
+        crate::say::whole(&client.text(&format!("{path}&format=csv")).await?);
         return Ok(());
     }
     let usage: Usage = client.get(&path).await?;

@@ -10,7 +10,7 @@ pub(super) fn all_quoted<'a>(words: impl Iterator<Item = &'a str>) -> String {
 
 /// A text as a terminal may show it: whoever wrote a log or a name must neither command
 /// the terminal that it is read on, nor have it show another text.
-pub(super) fn harmless(text: &str) -> String {
+pub(crate) fn harmless(text: &str) -> String {
     let shown = |c: char| match c {
         '\n' | '\t' => c,
         c if is_unseen(c) => char::REPLACEMENT_CHARACTER,

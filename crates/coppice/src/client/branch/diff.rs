@@ -81,8 +81,9 @@ fn summary(found: &BranchDiff, has_colour: bool) -> String {
     for object in objects {
         out.push_str(&line(object, has_colour));
     }
+    let mut rest = String::new();
     if objects.is_empty() {
-        out.push_str(&format!("Branch {} has the schema of branch {}.\n", branch.name, against.name));
+        rest.push_str(&format!("Branch {} has the schema of branch {}.\n", branch.name, against.name));
     } else {
         let of = |kind| objects.iter().filter(|object| object.change == kind).count();
         let (added, changed) = (of(DifferenceKind::Added), of(DifferenceKind::Changed));
@@ -91,29 +92,30 @@ fn summary(found: &BranchDiff, has_colour: bool) -> String {
             "{} has {added} more, {changed} changed, {removed} fewer than {}",
             branch.name, against.name
         );
-        out.push_str(&format!("\n{to}; `--sql` shows what makes them the same.\n"));
+        rest.push_str(&format!("\n{to}; `--sql` shows what makes them the same.\n"));
     }
     let losing = statements.iter().filter(|statement| statement.loses_data).count();
     if losing > 0 {
-        out.push_str(&format!(
+        rest.push_str(&format!(
             "{} of it would lose or convert data.\n",
             count(losing, "statement", "statements")
         ));
     }
     let manual = statements.iter().filter(|statement| statement.manual).count();
     if manual > 0 {
-        out.push_str(&format!("{} left to do by hand.\n", count(manual, "thing is", "things are")));
+        rest.push_str(&format!("{} left to do by hand.\n", count(manual, "thing is", "things are")));
     }
     for kind in not_compared {
         let (one, other) = (kind.branch, kind.against);
-        out.push_str(&format!(
+        rest.push_str(&format!(
             "Not compared: {} ({one} on {}, {other} on {})\n",
             kind.kind, branch.name, against.name
         ));
     }
     if let Some(changed) = &found.changed_bytes {
-        out.push_str(&changed_lines(changed, &found.against.name));
+        rest.push_str(&changed_lines(changed, &found.against.name));
     }
+    out.push_str(&harmless(&rest));
     out
 }
 
@@ -153,7 +155,7 @@ fn line(object: &ObjectDifference, has_colour: bool) -> String {
         DifferenceKind::Changed => ('~', 33),
         DifferenceKind::Removed => ('-', 31),
     };
-    let text = format!("{sign} {} {}", object.kind, plain(&object.name));
+    let text = format!("{sign} {} {}", plain(&object.kind), plain(&object.name));
     if has_colour { format!("\x1b[{colour}m{text}\x1b[0m\n") } else { format!("{text}\n") }
 }
 

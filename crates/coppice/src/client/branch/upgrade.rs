@@ -50,7 +50,8 @@ pub(super) async fn upgrade(client: &Client, arguments: UpgradeArgs, as_json: bo
     let body = UpgradeBranch { image, check: check.then_some(true) };
     let _: Branch = client.post(&format!("{}/upgrade", client.path_of(&place)), &body).await?;
     let after =
-        wait_until_over(client, &place, |message| waiting.set_message(format!("{name}: {message}"))).await?;
+        wait_until_over(client, &place, |message| output::show_on(&waiting, &format!("{name}: {message}")))
+            .await?;
     waiting.finish_and_clear();
     let said = after.status.lifecycle.reason.as_ref().unwrap_or(&after.status.message);
     if check {
