@@ -176,18 +176,18 @@ impl Client {
     }
 }
 
-/// The one item with this id or, if there is only one such, this name.
+/// The one item with this id or, if there is none and only one such, this name: others may call
+/// theirs by an id.
 pub(super) fn choose<T>(
-    items: Vec<T>,
+    mut items: Vec<T>,
     kind: &str,
     named: &str,
     keys: impl Fn(&T) -> (&String, &String),
 ) -> anyhow::Result<T> {
-    let is_meant = |item: &T| {
-        let (id, name) = keys(item);
-        id == named || name == named
-    };
-    let mut matching: Vec<T> = items.into_iter().filter(is_meant).collect();
+    if let Some(place) = items.iter().position(|item| keys(item).0 == named) {
+        return Ok(items.swap_remove(place));
+    }
+    let mut matching: Vec<T> = items.into_iter().filter(|item| keys(item).1 == named).collect();
     if matching.len() > 1 {
         let ids: Vec<_> = matching.iter().map(|item| keys(item).0.as_str()).collect();
         bail!(Refused::mistake(format!("several are named {named}; use an id instead: {}", ids.join(", "))));
@@ -210,6 +210,15 @@ mod tests {
     fn an_ambiguous_name_asks_for_an_id() {
         let error = choose(items(), "project", "b", |item| (&item.0, &item.1)).expect_err("ambiguous");
         assert_eq!(error.to_string(), "several are named b; use an id instead: 2, 3");
+    }
+
+    #[test]
+    fn what_is_called_as_the_id_of_another_does_not_hide_that() {
+        let mut items = items();
+        items.insert(0, ("4".to_owned(), "2".to_owned()));
+        let found = |named| choose(items.clone(), "key", named, |item| (&item.0, &item.1));
+        assert_eq!(found("2").expect("found").0, "2");
+        assert_eq!(found("4").expect("found").1, "2");
     }
 
     #[test]
