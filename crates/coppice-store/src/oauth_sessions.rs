@@ -151,14 +151,16 @@ pub enum RefreshMatch {
 }
 
 impl Store {
-    /// Begins a session. False when its user is disabled or gone.
+    /// Begins a session. False when its user is disabled or gone, or the browser's session has ended.
     pub async fn session_insert_in_tx(&self, tx: &mut Tx, new: &NewSession<'_>) -> Result<bool> {
+        // By itself: a statement that waits for the user sees a browser's session that ended meanwhile.
+        self.user_hold_in_tx(tx, new.user).await?;
         let done = sqlx::query(
             "insert into sessions (id, user_id, client_id, scopes, browser_session, is_offline, signed_in_at,
                                    idle_until, expires_at, methods, resource, is_stale)
-             select $1, u.id, $3, $4, (select id_hash from browser_sessions where id_hash = $5), $6, $7, $8, $9,
-                    $10, $11, $12
-             from users u where u.id = $2 and not u.disabled for share of u",
+             select $1, u.id, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12
+             from users u where u.id = $2 and not u.disabled
+               and ($5 is null or exists (select from browser_sessions where id_hash = $5 and user_id = u.id))",
         )
         .bind(new.id.as_str())
         .bind(new.user.as_str())

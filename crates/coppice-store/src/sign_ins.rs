@@ -186,7 +186,10 @@ impl Store {
         tx: &mut Tx,
         new: &NewBrowserSession<'_>,
     ) -> Result<bool> {
-        // The user first, as everywhere.
+        // The users first, as everywhere.
+        if let Some(replaced) = new.replaced {
+            self.browser_session_lock_in_tx(tx, replaced, Some(new.user)).await?;
+        }
         let done = sqlx::query(
             "insert into browser_sessions (id_hash, user_id, was_asked, methods, expires_at)
              select $1, u.id, $3, $6, $4 from users u
@@ -212,8 +215,8 @@ impl Store {
         Ok(true)
     }
 
-    /// Whether a user's browser session goes on. If it does, no password is set
-    /// before the transaction ends.
+    /// Whether a user's browser session goes on. If it does, it goes on until the
+    /// transaction ends, and no password is set before.
     pub async fn browser_session_lives_in_tx(
         &self,
         tx: &mut Tx,
@@ -257,11 +260,33 @@ impl Store {
     /// Ends a browser session, and those of clients that end with it.
     pub async fn browser_session_end(&self, id_hash: &str) -> Result<()> {
         let mut tx = self.begin().await?;
+        self.browser_session_lock_in_tx(&mut tx, id_hash, None).await?;
         self.browser_session_end_in_tx(&mut tx, id_hash).await?;
         tx.commit().await?;
         Ok(())
     }
 
+    /// Locks the user of a browser session that is to end, and whoever signs in in its place. Who does something by
+    /// right of a session holds its user, so that what they do is seen afterwards, or they see that it has ended.
+    async fn browser_session_lock_in_tx(
+        &self,
+        tx: &mut Tx,
+        id_hash: &str,
+        next: Option<&UserId>,
+    ) -> Result<()> {
+        // In one order, as two browsers may pass from one to the other of the same two people.
+        sqlx::query(
+            "select from users where id = $2 or id = (select user_id from browser_sessions where id_hash = $1)
+             order by id for no key update",
+        )
+        .bind(id_hash)
+        .bind(next.map(UserId::as_str))
+        .execute(&mut **tx)
+        .await?;
+        Ok(())
+    }
+
+    /// To be done when its user is locked.
     async fn browser_session_end_in_tx(&self, tx: &mut Tx, id_hash: &str) -> Result<()> {
         for statement in [
             "delete from sessions where browser_session = $1 and not is_offline",
@@ -332,14 +357,7 @@ impl Store {
     /// # Errors
     /// The first that came up; what is unrelated is removed all the same.
     pub async fn sign_in_purge(&self, idle: TimeDelta) -> Result<()> {
-        let sessions = sqlx::query(
-            "delete from browser_sessions where expires_at < now()
-             or last_seen_at < now() - make_interval(secs => $1)",
-        )
-        .bind(idle.num_seconds() as f64)
-        .execute(&self.relaxed)
-        .await;
-        let mut removed = sessions.map(drop).map_err(StoreError::from);
+        let mut removed = self.browser_sessions_purge(idle).await;
         for statement in [
             "delete from sessions where least(idle_until, expires_at) < now() - interval '1 hour'",
             // Long enough to notice that one is used again.
@@ -361,5 +379,21 @@ impl Store {
             removed = removed.and(done.map(drop).map_err(StoreError::from));
         }
         removed
+    }
+
+    /// Ends the browser sessions that have expired or were not used for `idle`, as signing out does.
+    async fn browser_sessions_purge(&self, idle: TimeDelta) -> Result<()> {
+        let over: Vec<String> = sqlx::query_scalar(
+            "select id_hash from browser_sessions where expires_at < now()
+             or last_seen_at < now() - make_interval(secs => $1)",
+        )
+        .bind(idle.num_seconds() as f64)
+        .fetch_all(&self.relaxed)
+        .await?;
+        let mut ended = Ok(());
+        for id_hash in &over {
+            ended = ended.and(self.browser_session_end(id_hash).await);
+        }
+        ended
     }
 }

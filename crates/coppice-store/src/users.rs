@@ -184,9 +184,9 @@ impl Store {
         Ok(())
     }
 
-    /// Keeps a user's password as it is until the transaction ends; several may
-    /// do so at once. To be done before anything is locked that setting a
-    /// password takes away.
+    /// Keeps a user's password as it is, and their browser sessions from ending,
+    /// until the transaction ends; several may do so at once. To be done before
+    /// anything is locked that setting a password, or signing out, takes away.
     pub async fn user_hold_in_tx(&self, tx: &mut Tx, id: &UserId) -> Result<()> {
         sqlx::query("select from users where id = $1 for share").bind(id.as_str()).execute(&mut **tx).await?;
         Ok(())

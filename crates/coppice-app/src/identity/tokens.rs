@@ -174,7 +174,9 @@ impl Identity {
         };
         let is_begun = self.store.session_insert_in_tx(tx, &new).await?;
         let session = if is_begun { self.store.session_find_in_tx(tx, &id).await? } else { None };
-        session.ok_or_else(|| OAuthError::invalid_grant("the account is disabled").into())
+        session.ok_or_else(|| {
+            OAuthError::invalid_grant("the account is disabled, or who let it in is signed out").into()
+        })
     }
 
     async fn refresh(&self, realm: &Realm, client: &Client, params: &Params) -> IdentityResult<TokenAnswer> {

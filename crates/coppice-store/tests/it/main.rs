@@ -27,6 +27,7 @@ mod rotation;
 mod sealed;
 mod shares;
 mod sign_ins;
+mod sign_outs;
 mod tombstones;
 mod transactions;
 mod transfer;

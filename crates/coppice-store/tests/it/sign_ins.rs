@@ -15,16 +15,16 @@ use sqlx::PgConnection;
 use crate::connect;
 use crate::postgres::Postgres;
 
-fn user() -> UserId {
+pub(crate) fn user() -> UserId {
     UserId::from_trusted("usr_1")
 }
 
-fn soon() -> DateTime<Utc> {
+pub(crate) fn soon() -> DateTime<Utc> {
     Utc::now() + TimeDelta::hours(1)
 }
 
 /// A store with one user, whose password has the hash `old`.
-async fn with_user(options: &ConnectOptions, is_email_verified: bool) -> (Store, PgConnection) {
+pub(crate) async fn with_user(options: &ConnectOptions, is_email_verified: bool) -> (Store, PgConnection) {
     let (store, sql) = connect(options).await;
     store.migrate().await.unwrap();
     let mut tx = store.begin().await.unwrap();
@@ -36,7 +36,7 @@ async fn with_user(options: &ConnectOptions, is_email_verified: bool) -> (Store,
     (store, sql)
 }
 
-async fn sign_in(store: &Store, id_hash: &str, password: Option<&str>) -> bool {
+pub(crate) async fn sign_in(store: &Store, id_hash: &str, password: Option<&str>) -> bool {
     sign_in_by(store, id_hash, password, &Methods::password()).await
 }
 
@@ -56,7 +56,7 @@ async fn sign_in_by(store: &Store, id_hash: &str, password: Option<&str>, method
     is_begun
 }
 
-fn code() -> AuthorizationCode {
+pub(crate) fn code() -> AuthorizationCode {
     AuthorizationCode {
         code_hash: "code".to_owned(),
         client_id: "app".to_owned(),
@@ -114,13 +114,13 @@ async fn allow(store: &Store) {
     tx.commit().await.unwrap();
 }
 
-async fn rows(sql: &mut PgConnection, table: &str) -> i64 {
+pub(crate) async fn rows(sql: &mut PgConnection, table: &str) -> i64 {
     let query = format!("select count(*) from {table}");
     sqlx::query_scalar(sqlx::AssertSqlSafe(query)).fetch_one(sql).await.unwrap()
 }
 
 /// Waits until somebody waits for a lock that `tx` holds.
-async fn until_blocked(sql: &mut PgConnection, tx: &mut Tx) {
+pub(crate) async fn until_blocked(sql: &mut PgConnection, tx: &mut Tx) {
     let holder: i32 = sqlx::query_scalar("select pg_backend_pid()").fetch_one(&mut **tx).await.unwrap();
     let deadline = std::time::Instant::now() + std::time::Duration::from_secs(60);
     loop {

@@ -1,0 +1,187 @@
+//! What a browser let in, when its session ends: it ends as well, also what came while it was ending.
+
+use chrono::{TimeDelta, Utc};
+use coppice_core::authentication::Methods;
+use coppice_core::SessionId;
+use coppice_store::{AuthorizationCode, CodeMatch, NewBrowserSession, NewSession, Store, Tx};
+use sqlx::PgConnection;
+use tokio::task::JoinHandle;
+
+use crate::postgres::Postgres;
+use crate::sign_ins::{code, rows, sign_in, soon, until_blocked, user, with_user};
+
+/// How the session of a browser ends.
+#[derive(Clone, Copy, Debug)]
+enum End {
+    SignedOut,
+    SignedInAnew,
+    Unused,
+}
+
+const ENDS: [End; 3] = [End::SignedOut, End::SignedInAnew, End::Unused];
+
+async fn end(store: &Store, how: End) {
+    match how {
+        End::SignedOut => store.browser_session_end("browser").await.unwrap(),
+        End::SignedInAnew => {
+            let new = NewBrowserSession {
+                id_hash: "anew",
+                user: &user(),
+                password: None,
+                was_asked: true,
+                methods: &Methods::password(),
+                expires_at: soon(),
+                replaced: Some("browser"),
+            };
+            let mut tx = store.begin().await.unwrap();
+            assert!(store.browser_session_insert_in_tx(&mut tx, &new).await.unwrap());
+            tx.commit().await.unwrap();
+        }
+        End::Unused => store.sign_in_purge(TimeDelta::hours(1)).await.unwrap(),
+    }
+}
+
+/// Ends it while `tx` does something by right of it.
+async fn end_beside(store: &Store, how: End, sql: &mut PgConnection, tx: &mut Tx) -> JoinHandle<()> {
+    let store = store.clone();
+    let ending = tokio::spawn(async move { end(&store, how).await });
+    until_blocked(sql, tx).await;
+    ending
+}
+
+/// A store with one user, who is signed in at a browser that was not used for two hours.
+async fn with_browser(server: &Postgres) -> (Store, PgConnection) {
+    let (store, mut sql) = with_user(&server.database().await, true).await;
+    assert!(sign_in(&store, "browser", None).await);
+    let unused = "update browser_sessions set last_seen_at = now() - interval '2 hours'";
+    sqlx::raw_sql(unused).execute(&mut sql).await.unwrap();
+    (store, sql)
+}
+
+fn code_of_browser() -> AuthorizationCode {
+    AuthorizationCode { browser_session: Some("browser".to_owned()), ..code() }
+}
+
+async fn keep_code(store: &Store) {
+    let mut tx = store.begin().await.unwrap();
+    store.code_insert_in_tx(&mut tx, &code_of_browser()).await.unwrap();
+    tx.commit().await.unwrap();
+}
+
+async fn begin_in_tx(
+    store: &Store,
+    tx: &mut Tx,
+    id: &str,
+    browser_session: Option<&str>,
+    is_offline: bool,
+) -> bool {
+    let new = NewSession {
+        id: &SessionId::from_trusted(id),
+        user: &user(),
+        client_id: "app",
+        scopes: &[],
+        resource: "api",
+        browser_session,
+        is_offline,
+        signed_in_at: Utc::now(),
+        methods: &Methods::password(),
+        is_stale: false,
+        idle_until: soon(),
+        expires_at: soon(),
+    };
+    store.session_insert_in_tx(tx, &new).await.unwrap()
+}
+
+async fn begin(store: &Store, id: &str, browser_session: Option<&str>, is_offline: bool) -> bool {
+    let mut tx = store.begin().await.unwrap();
+    let is_begun = begin_in_tx(store, &mut tx, id, browser_session, is_offline).await;
+    tx.commit().await.unwrap();
+    is_begun
+}
+
+/// The sessions of clients that there are.
+async fn sessions(sql: &mut PgConnection) -> Vec<String> {
+    sqlx::query_scalar("select id from sessions order by id").fetch_all(sql).await.unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_code_that_is_made_while_its_browser_is_signed_out_comes_to_nothing() {
+    let server = Postgres::shared();
+    for how in ENDS {
+        let (store, mut sql) = with_browser(&server).await;
+        let mut tx = store.begin().await.unwrap();
+        assert!(store.browser_session_lives_in_tx(&mut tx, &user(), "browser").await.unwrap());
+        let ending = end_beside(&store, how, &mut sql, &mut tx).await;
+        store.code_insert_in_tx(&mut tx, &code_of_browser()).await.unwrap();
+        tx.commit().await.unwrap();
+        ending.await.unwrap();
+        assert_eq!(rows(&mut sql, "authorization_codes").await, 0, "{how:?}");
+
+        let mut tx = store.begin().await.unwrap();
+        assert!(!store.browser_session_lives_in_tx(&mut tx, &user(), "browser").await.unwrap(), "{how:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_code_that_is_redeemed_while_its_browser_is_signed_out_gives_a_session_that_ends_with_it() {
+    let server = Postgres::shared();
+    for how in ENDS {
+        let (store, mut sql) = with_browser(&server).await;
+        keep_code(&store).await;
+        let mut tx = store.begin().await.unwrap();
+        let found = store.code_use_in_tx(&mut tx, "code").await.unwrap();
+        assert!(matches!(found, Some(CodeMatch::Fresh(_))));
+        let ending = end_beside(&store, how, &mut sql, &mut tx).await;
+        for (id, is_offline) in [("ses_1", false), ("ses_offline", true)] {
+            assert!(begin_in_tx(&store, &mut tx, id, Some("browser"), is_offline).await, "{how:?}");
+        }
+        tx.commit().await.unwrap();
+        ending.await.unwrap();
+        assert_eq!(sessions(&mut sql).await, ["ses_offline"], "{how:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_begins_in_a_browser_whose_session_has_ended() {
+    let server = Postgres::shared();
+    for how in ENDS {
+        let (store, mut sql) = with_browser(&server).await;
+        keep_code(&store).await;
+        end(&store, how).await;
+        let mut tx = store.begin().await.unwrap();
+        assert!(store.code_use_in_tx(&mut tx, "code").await.unwrap().is_none(), "{how:?}");
+        drop(tx);
+        for is_offline in [false, true] {
+            assert!(!begin(&store, "ses_1", Some("browser"), is_offline).await, "{how:?}");
+        }
+        assert!(begin(&store, "ses_device", None, false).await, "what began in none");
+        assert_eq!(sessions(&mut sql).await, ["ses_device"]);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_session_that_ends_by_itself_takes_along_what_signing_out_does() {
+    let server = Postgres::shared();
+    for over in ["last_seen_at = now() - interval '2 hours'", "expires_at = now() - interval '1 second'"] {
+        let (store, mut sql) = with_browser(&server).await;
+        assert!(sign_in(&store, "other", None).await);
+        keep_code(&store).await;
+        for (id, browser, is_offline) in [
+            ("ses_browser", Some("browser"), false),
+            ("ses_device", None, false),
+            ("ses_offline", Some("browser"), true),
+            ("ses_other", Some("other"), false),
+        ] {
+            assert!(begin(&store, id, browser, is_offline).await);
+        }
+        let change = format!(
+            "update browser_sessions set last_seen_at = now();
+             update browser_sessions set {over} where id_hash = 'browser'"
+        );
+        sqlx::raw_sql(sqlx::AssertSqlSafe(change)).execute(&mut sql).await.unwrap();
+        store.sign_in_purge(TimeDelta::hours(1)).await.unwrap();
+        assert_eq!(sessions(&mut sql).await, ["ses_device", "ses_offline", "ses_other"], "{over}");
+        assert_eq!(rows(&mut sql, "authorization_codes").await, 0, "{over}");
+        assert_eq!(rows(&mut sql, "browser_sessions").await, 1, "{over}");
+    }
+}
