@@ -210,27 +210,26 @@ impl Store {
         row.try_into()
     }
 
-    /// Whether a key or session was not ended meanwhile, and has not expired.
+    /// Whether a key or session was not ended meanwhile, and has not expired. If so, nobody ends it before the
+    /// transaction ends.
     pub async fn credential_lives_in_tx(&self, tx: &mut Tx, credential: &CredentialId) -> Result<bool> {
         let query = match credential {
-            CredentialId::Key(key) => sqlx::query_scalar(
-                "select exists (select from api_keys where id = $1 and (expiry is null or expiry > now()))",
+            CredentialId::Key(key) => sqlx::query(
+                "select from api_keys where id = $1 and (expiry is null or expiry > now()) for key share",
             )
             .bind(key.as_str()),
             CredentialId::Session(session) => {
-                sqlx::query_scalar("select exists (select from sessions where id = $1)")
-                    .bind(session.as_str())
+                sqlx::query("select from sessions where id = $1 for key share").bind(session.as_str())
             }
             CredentialId::Browser(hash) => {
-                sqlx::query_scalar("select exists (select from browser_sessions where id_hash = $1)")
-                    .bind(hash)
+                sqlx::query("select from browser_sessions where id_hash = $1 for key share").bind(hash)
             }
-            CredentialId::Vercel(installation) => sqlx::query_scalar(
-                "select exists (select from vercel_installations where id = $1 and ending_at is null)",
-            )
-            .bind(installation.as_str()),
+            CredentialId::Vercel(installation) => {
+                sqlx::query("select from vercel_installations where id = $1 and ending_at is null for share")
+                    .bind(installation.as_str())
+            }
         };
-        Ok(query.fetch_one(&mut **tx).await?)
+        Ok(query.fetch_optional(&mut **tx).await?.is_some())
     }
 
     /// How many branches that a key made may exist at once, and how many do;

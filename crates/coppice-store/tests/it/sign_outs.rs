@@ -1,8 +1,9 @@
 //! What a browser let in, when its session ends: it ends as well, also what came while it was ending.
 
 use chrono::{TimeDelta, Utc};
+use coppice_core::access::{CredentialId, Principal};
 use coppice_core::authentication::Methods;
-use coppice_core::SessionId;
+use coppice_core::{ApiKeyId, SessionId};
 use coppice_store::{AuthorizationCode, CodeMatch, NewBrowserSession, NewSession, Store, Tx};
 use sqlx::PgConnection;
 use tokio::task::JoinHandle;
@@ -183,5 +184,44 @@ async fn a_session_that_ends_by_itself_takes_along_what_signing_out_does() {
         assert_eq!(sessions(&mut sql).await, ["ses_device", "ses_offline", "ses_other"], "{over}");
         assert_eq!(rows(&mut sql, "authorization_codes").await, 0, "{over}");
         assert_eq!(rows(&mut sql, "browser_sessions").await, 1, "{over}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_somebody_shows_does_not_end_while_something_is_done_by_right_of_it() {
+    let server = Postgres::shared();
+    let (store, mut sql) = with_browser(&server).await;
+    assert!(begin(&store, "ses_1", None, true).await);
+    sqlx::raw_sql(
+        "insert into api_keys (id, user_id, name, preview, hash, scopes, projects, branches)
+         values ('key_1', 'usr_1', '', '', 'hash', '{}', '{}', '{}')",
+    )
+    .execute(&mut sql)
+    .await
+    .unwrap();
+    for shown in [
+        CredentialId::Browser("browser".to_owned()),
+        CredentialId::Session(SessionId::from_trusted("ses_1")),
+        CredentialId::Key(ApiKeyId::from_trusted("key_1")),
+    ] {
+        let mut tx = store.begin().await.unwrap();
+        assert!(store.credential_lives_in_tx(&mut tx, &shown).await.unwrap());
+        let ending = tokio::spawn({
+            let (store, shown) = (store.clone(), shown.clone());
+            async move {
+                match shown {
+                    CredentialId::Session(id) => assert!(store.session_end(&id, "app").await.unwrap()),
+                    CredentialId::Key(id) => {
+                        store.key_delete(&Principal::User(user()), &[id.to_string()]).await.unwrap();
+                    }
+                    _ => end(&store, End::SignedOut).await,
+                }
+            }
+        });
+        until_blocked(&mut sql, &mut tx).await;
+        tx.commit().await.unwrap();
+        ending.await.unwrap();
+        let mut tx = store.begin().await.unwrap();
+        assert!(!store.credential_lives_in_tx(&mut tx, &shown).await.unwrap(), "{shown:?}");
     }
 }
