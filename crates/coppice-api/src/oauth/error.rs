@@ -89,6 +89,11 @@ pub(crate) fn page(error: &Error) -> Response {
         Error::NotFound { .. } => {
             (StatusCode::NOT_FOUND, "There is no such page here.", "Check the address.")
         }
+        Error::Unauthenticated { .. } => (
+            StatusCode::UNAUTHORIZED,
+            "You are not signed in here any more.",
+            "Load the page again, and sign in.",
+        ),
         Error::Unavailable { .. } | Error::Timeout { .. } => (
             StatusCode::SERVICE_UNAVAILABLE,
             "The platform can't work now.",
@@ -154,6 +159,12 @@ pub(super) fn stale_form() -> Response {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn whose_session_has_ended_is_told_so_and_not_that_the_platform_failed() {
+        let ended = Error::Unauthenticated { code: coppice_core::ErrorCode::InvalidToken };
+        assert_eq!(page(&ended).status(), StatusCode::UNAUTHORIZED);
+    }
 
     #[test]
     fn who_finds_the_platform_unable_to_work_is_told_when_to_come_again() {
