@@ -15,7 +15,7 @@ use coppice_core::{HostId, InstanceId, Result};
 use coppice_engine::SharedEngine;
 use coppice_store::{MeasuredInstance, Store, TakenSample};
 use coppice_telemetry::metrics::{Look, Sample};
-use coppice_turns::Busy;
+use coppice_turns::{Behalf, Busy};
 use parking_lot::Mutex;
 use tokio::sync::{Semaphore, mpsc};
 use tokio::time::MissedTickBehavior;
@@ -184,7 +184,9 @@ impl Sampler {
         let queue = if is_silent { &self.looks_at_silent } else { &self.looks };
         let place = queue.acquire().await;
         let engine = &self.sampling.engine;
-        let found = tokio::time::timeout(LOOK_PATIENCE, engine.measure(&instance.id, &instance.volume)).await;
+        let measuring = engine.measure(&instance.id, &instance.volume);
+        let measuring = Behalf::new(instance.holder.as_str()).within(measuring);
+        let found = tokio::time::timeout(LOOK_PATIENCE, measuring).await;
         drop(place);
         let look = found.ok().map(|found| Look {
             at: self.began.elapsed(),

@@ -11,6 +11,7 @@ use coppice_core::storage::Fullness;
 use coppice_core::{HostId, Result, VolumeId};
 use coppice_engine::SharedEngine;
 use coppice_store::{MeasuredInstance, Store};
+use coppice_turns::Behalf;
 use tokio::task::JoinSet;
 
 use crate::reconciler::Reconciler;
@@ -61,9 +62,14 @@ impl StorageWatch {
         self.engine.known_disk_bytes(&instance.volume).is_none_or(is_due)
     }
 
+    async fn bytes(&self, instance: &MeasuredInstance) -> Option<u64> {
+        let measuring = self.engine.disk_bytes(&instance.id, &instance.volume);
+        Behalf::new(instance.holder.as_str()).within(measuring).await
+    }
+
     async fn look_at(&self, instance: &MeasuredInstance) {
         let limit = limit_of(instance);
-        let Some(bytes) = self.engine.disk_bytes(&instance.id, &instance.volume).await else { return };
+        let Some(bytes) = self.bytes(instance).await else { return };
         let (branch, before) = (&instance.branch, instance.fullness);
         let now = before.after(bytes, limit);
         if now == Fullness::Shut && now == before {
@@ -87,7 +93,7 @@ impl StorageWatch {
     /// and the log that it has received and not read yet. Nothing but this bounds those.
     async fn look_at_replica(&self, replica: &MeasuredInstance, primary: Option<&VolumeId>) {
         let (id, branch) = (&replica.id, &replica.branch);
-        let Some(bytes) = self.engine.disk_bytes(id, &replica.volume).await else { return };
+        let Some(bytes) = self.bytes(replica).await else { return };
         let of_primary = primary.and_then(|volume| self.engine.known_disk_bytes(volume));
         let limit = limit_of(replica).max(of_primary.unwrap_or_default());
         let is_too_large = Fullness::Fine.after(bytes, limit) == Fullness::Shut;

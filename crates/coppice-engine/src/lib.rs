@@ -294,7 +294,8 @@ pub trait Engine: Send + Sync + 'static {
 
     /// The size of a volume's data now, with what its server has open there or
     /// among its logs without a name, or as it was a moment ago when measuring
-    /// it takes long; none when that can't be told in time.
+    /// it takes long; none when that can't be told in time. It is measured by a turn of whoever
+    /// the current task works for.
     async fn disk_bytes(&self, instance: &InstanceId, volume: &VolumeId) -> Option<u64>;
 
     /// Measures volumes that have changed, whether or not a server runs on them, for

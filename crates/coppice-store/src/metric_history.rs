@@ -2,6 +2,7 @@
 //! and forgetting is in `metric_upkeep.rs`.
 
 use chrono::{DateTime, Utc};
+use coppice_core::organization::Holder;
 use coppice_core::storage::Fullness;
 use coppice_core::{BranchId, HostId, InstanceId, VolumeId};
 use coppice_telemetry::metrics::{Bucket, Level, METRICS, Merged, Piece, Progress, Sample};
@@ -17,6 +18,8 @@ pub struct MeasuredInstance {
     pub id: InstanceId,
     /// Its branch.
     pub branch: BranchId,
+    /// Whose that is.
+    pub holder: Holder,
     /// The volume with its data.
     pub volume: VolumeId,
     /// Its size, by name.
@@ -28,6 +31,8 @@ pub struct MeasuredInstance {
     /// For how many days what it was is kept.
     pub retention_days: u32,
 }
+
+type InstanceRow = (String, String, String, String, String, i32, String, i16);
 
 /// A sample to be kept.
 #[derive(Clone, Debug)]
@@ -116,17 +121,19 @@ impl Store {
 
     async fn instances_where(&self, host: &HostId, condition: &'static str) -> Result<Vec<MeasuredInstance>> {
         let sql = format!(
-            "select i.id, i.branch_id, i.volume_id, b.instance_type, b.storage_gib, b.fullness,
-                    b.backup_retention_days
-             from instances i join branches b on b.id = i.branch_id where i.host_id = $1 and {condition}"
+            "select i.id, i.branch_id, holder_of(p.organization_id), i.volume_id, b.instance_type, b.storage_gib,
+                    b.fullness, b.backup_retention_days
+             from instances i join branches b on b.id = i.branch_id join projects p on p.id = b.project_id
+             where i.host_id = $1 and {condition}"
         );
         let query = sqlx::query(sqlx::AssertSqlSafe(sql)).bind(host.as_str());
-        let rows: Vec<(String, String, String, String, i32, String, i16)> = self.reads.all(query).await?;
-        let instances =
-            rows.into_iter().map(|(id, branch, volume, instance_type, storage_gib, fullness, days)| {
+        let rows: Vec<InstanceRow> = self.reads.all(query).await?;
+        let instances = rows.into_iter().map(
+            |(id, branch, holder, volume, instance_type, storage_gib, fullness, days)| {
                 Ok(MeasuredInstance {
                     id: InstanceId::from_trusted(id),
                     branch: BranchId::from_trusted(branch),
+                    holder: Holder::from_trusted(holder),
                     volume: VolumeId::from_trusted(volume),
                     instance_type,
                     storage_gib: storage_gib.unsigned_abs(),
@@ -134,7 +141,8 @@ impl Store {
                         .ok_or(StoreError::UnknownValue { what: "fullness", value: fullness })?,
                     retention_days: u32::from(days.unsigned_abs()),
                 })
-            });
+            },
+        );
         instances.collect()
     }
 

@@ -10,9 +10,8 @@ use std::time::{Duration, Instant};
 
 use coppice_core::statistics::{InstanceStatistics, Operations, ServerStatistics};
 use coppice_core::{InstanceId, VolumeId};
-use coppice_turns::{Busy, do_holding};
+use coppice_turns::{Behalf, Busy, Name, Turns, do_holding};
 use parking_lot::Mutex;
-use tokio::sync::Semaphore;
 use tokio_postgres::Row;
 
 use super::prepared;
@@ -30,11 +29,13 @@ const KNOWN_FOR: Duration = Duration::from_secs(30);
 /// For how long it counts that nothing was written since: of what is written among
 /// the logs nobody tells.
 const SURE_FOR: Duration = Duration::from_secs(300);
-/// Directories that are measured at a time.
+/// Directories that are measured at a time, and of one holder.
 const PLACES: usize = 8;
+const PLACES_OF_HOLDER: usize = 4;
 /// Of them, places for those that took long the last time: however many there are of
 /// them, all others find a place.
 const SLOW_PLACES: usize = 4;
+const SLOW_PLACES_OF_HOLDER: usize = 2;
 /// What is long.
 const SLOW: Duration = Duration::from_secs(1);
 
@@ -154,8 +155,8 @@ pub(super) struct Measuring {
     disks: Arc<Mutex<HashMap<VolumeId, DiskSize>>>,
     /// Volumes that are being measured, some of them perhaps for ever.
     measuring: Busy<VolumeId>,
-    places: Arc<Semaphore>,
-    slow_places: Arc<Semaphore>,
+    places: Turns<Name>,
+    slow_places: Turns<Name>,
 }
 
 impl Default for Measuring {
@@ -164,8 +165,8 @@ impl Default for Measuring {
             prepared: Mutex::default(),
             disks: Arc::default(),
             measuring: Busy::default(),
-            places: Arc::new(Semaphore::new(PLACES)),
-            slow_places: Arc::new(Semaphore::new(SLOW_PLACES)),
+            places: Turns::new(PLACES, PLACES_OF_HOLDER),
+            slow_places: Turns::new(SLOW_PLACES, SLOW_PLACES_OF_HOLDER),
         }
     }
 }
@@ -254,16 +255,11 @@ impl Measuring {
         measured.ok().flatten().or_else(|| self.disks.lock().get(volume).map(|known| known.bytes))
     }
 
-    /// The size of a volume's directory; none while it is being measured already.
+    /// The size of a volume's directory, by a turn of whoever it is measured for; none while that
+    /// is under way already.
     async fn size_now(&self, volume: &VolumeId, taken: Taken, written: Option<Written>) -> Option<u64> {
-        if self.measuring.has(volume) {
-            return None;
-        }
-        let is_slow = self.disks.lock().get(volume).is_some_and(|known| known.took >= SLOW);
-        let slow_place =
-            if is_slow { Some(self.slow_places.clone().acquire_owned().await.ok()?) } else { None };
-        let place = (slow_place, self.places.clone().acquire_owned().await.ok()?);
         let work = self.measuring.begin(volume)?;
+        let is_slow = self.disks.lock().get(volume).is_some_and(|known| known.took >= SLOW);
         let (disks, id) = (self.disks.clone(), volume.clone());
         let measure = move || {
             let started = Instant::now();
@@ -274,7 +270,15 @@ impl Measuring {
             disks.lock().insert(id, size);
             bytes
         };
-        do_holding((place, work), measure).await.ok()
+        let (places, slow_places) = (self.places.clone(), self.slow_places.clone());
+        let of = Behalf::current_name();
+        // It keeps its place in the line when nobody waits for it any more.
+        let look = tokio::spawn(async move {
+            let slow_place = if is_slow { Some(slow_places.take(&of).await) } else { None };
+            let place = places.take(&of).await;
+            do_holding((slow_place, place, work), measure).await
+        });
+        look.await.ok()?.ok()
     }
 }
 
@@ -406,23 +410,38 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn only_so_many_directories_are_measured_at_a_time() {
+    async fn whoever_has_much_to_measure_leaves_places_for_others() {
         let home = tempfile::tempdir().expect("a directory");
         let data = UntrustedPath::new(home.path(), "data");
         fs::create_dir(data.host_path()).expect("a directory");
         let (measuring, volume) = (Measuring::default(), VolumeId::from_trusted("vol_1"));
-        let taken = measuring.places.acquire_many(PLACES as u32).await.expect("places");
-        let mut size = std::pin::pin!(measuring.disk_size_near_limit(&volume, alone(&data)));
-        assert!(tokio::time::timeout(Duration::from_millis(20), &mut size).await.is_err());
-        drop(taken);
-        assert_eq!(size.await, Some(0));
-        // Those that took long have their own, and leave the others some.
-        let _slow = measuring.slow_places.acquire_many(SLOW_PLACES as u32).await.expect("places");
-        let other = VolumeId::from_trusted("vol_2");
-        assert_eq!(measuring.disk_size_near_limit(&other, alone(&data)).await, Some(0));
-        measuring.disks.lock().insert(volume.clone(), found(60));
-        let mut size = std::pin::pin!(measuring.disk_size_near_limit(&volume, alone(&data)));
-        assert!(tokio::time::timeout(Duration::from_millis(20), &mut size).await.is_err());
+        let size =
+            |of: &'static str| Behalf::new(of).within(measuring.disk_size_near_limit(&volume, alone(&data)));
+        let one: Name = "one".into();
+        // Those that took long have their own.
+        for (places, each, seconds) in [
+            (&measuring.places, PLACES_OF_HOLDER, None),
+            (&measuring.slow_places, SLOW_PLACES_OF_HOLDER, Some(60)),
+        ] {
+            let before =
+                || seconds.map(|ago| (volume.clone(), found(ago))).into_iter().collect::<HashMap<_, _>>();
+            let mut taken = vec![];
+            for _ in 0..each {
+                taken.push(places.take(&one).await);
+            }
+            *measuring.disks.lock() = before();
+            assert_eq!(size("other").await, Some(0));
+            *measuring.disks.lock() = before();
+            assert!(tokio::time::timeout(Duration::from_millis(20), size("one")).await.is_err());
+            assert!(measuring.measuring.has(&volume));
+            drop(taken);
+            let deadline = Instant::now() + Duration::from_secs(60);
+            while measuring.measuring.has(&volume) {
+                assert!(Instant::now() < deadline, "it is measured, though nobody waits");
+                tokio::task::yield_now().await;
+            }
+            assert_eq!(measuring.known_disk_size(&volume), Some(0));
+        }
     }
 
     #[tokio::test]
