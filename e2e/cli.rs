@@ -62,6 +62,30 @@ fn a_key_reaches_what_it_was_made_for_and_nothing_else() {
     assert!(coppice.run(&["key", "delete", "ci", "--yes"]).status.success());
     let ended = with_key(&coppice, &key, &["project", "list"]);
     assert_eq!((ended.status.code(), complaint(&ended).contains("check COPPICE_API_KEY")), (Some(3), true));
+    what_a_key_made_is_named_or_goes_with_it(&coppice);
+}
+
+/// Also what a person's own key made for an organization, and when keys in between are gone.
+fn what_a_key_made_is_named_or_goes_with_it(coppice: &Platform) {
+    let stolen = out(&coppice.run(&["key", "create", "stolen", "--user"]));
+    let id = coppice.cli(&["key", "list", "--user"])["keys"].clone();
+    let id = id.as_array().and_then(|keys| keys.last()).and_then(|key| key["id"].as_str()).expect("an id");
+    let between = out(&with_key(coppice, &stolen, &["key", "create", "between"]));
+    let last = out(&with_key(coppice, &between, &["key", "create", "last"]));
+    let said = |arguments: &[&str]| {
+        let done = coppice.run(&[&["key", "delete", "--yes"], arguments].concat());
+        assert!(done.status.success(), "{done:?}");
+        out(&done) + &String::from_utf8_lossy(&done.stderr)
+    };
+    let named = said(&["between"]);
+    assert!(named.contains("last") && named.contains("coppice key delete --with-made key_"), "{named}");
+    let named = said(&["stolen", "--user"]);
+    assert!(named.contains("last") && named.contains("--with-made --user key_"), "{named}");
+    assert!(with_key(coppice, &last, &["project", "list"]).status.success());
+    // The key itself need not be there for it.
+    let named = said(&["--with-made", "--user", id]);
+    assert!(named.contains("last"), "{named}");
+    assert_eq!(with_key(coppice, &last, &["project", "list"]).status.code(), Some(3));
 }
 
 /// A key says by itself where it belongs, and needs no scope to look ids up.

@@ -1,6 +1,6 @@
 //! API keys of organizations and of users.
 
-use coppice_app::{Access, App, NewKey, PersonalAccess};
+use coppice_app::{Access, App, DeletedKey, NewKey, PersonalAccess};
 use coppice_core::access::{AskedExpiry, Grant};
 use coppice_core::api_key::{ApiKey, ApiKeySecret, Review, ReviewReason};
 use coppice_core::login::DatabaseRole;
@@ -11,9 +11,11 @@ use coppice_core::operation::{
 use coppice_core::target::is_record_id;
 use coppice_core::{Error, ErrorCode, Result};
 use coppice_wire as wire;
+use serde::Deserialize;
+use utoipa::IntoParams;
 
 use crate::context;
-use crate::endpoint::{Body, Done, Endpoint, Made, Shown, delete, get, post};
+use crate::endpoint::{Body, Done, Endpoint, Made, Query, Shown, delete, get, post};
 use crate::error::as_invalid_key;
 
 pub(crate) fn endpoints() -> Vec<Endpoint> {
@@ -29,7 +31,7 @@ pub(crate) fn endpoints() -> Vec<Endpoint> {
             .answers("The new key with its token.")
             .runs(create_organization_api_key),
         delete("/api-keys", &DELETE_ORGANIZATION_API_KEYS)
-            .says(AREA, "Delete keys of an organization", "Up to 50 at once; ids that don't exist or belong elsewhere are skipped.")
+            .says(AREA, "Delete keys of an organization", "Up to 50 at once; ids that don't exist or belong elsewhere are skipped. With `with_made`, all keys of the organization\ngo that were made with them, at whatever distance, also with a person's own key.")
             .answers("They are gone.")
             .refuses_bodies_by(too_many_keys)
             .runs(delete_organization_api_keys),
@@ -42,15 +44,37 @@ pub(crate) fn endpoints() -> Vec<Endpoint> {
             .answers("The new key with its token.")
             .runs(create_user_api_key),
         delete("/api-keys", &DELETE_USER_API_KEYS)
-            .says(AREA, "Delete keys of the calling user", "Up to 50 at once; ids that don't exist or belong elsewhere are skipped.")
+            .says(AREA, "Delete keys of the calling user", "Up to 50 at once; ids that don't exist or belong elsewhere are skipped. With `with_made`, the caller's own keys that\nwere made with them go too; keys of an organization that were made with them are deleted there, by the same ids.")
             .answers("They are gone.")
             .refuses_bodies_by(too_many_keys)
             .runs(delete_user_api_keys),
     ]
 }
 
-async fn list_organization_api_keys(app: App, access: Access) -> Result<Shown<wire::ApiKeyList>> {
-    Ok(Shown(list(app.keys.list_of_organization(&access).await?)))
+/// Which keys to list.
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+struct ListKeys {
+    /// Only those that were made with one of these keys, at whatever distance: their ids, separated by commas. They
+    /// may belong elsewhere, or be gone.
+    #[param(example = "key_06gq0m2kj8fr3cjdr0h2qkv5s4", max_length = 2000, format = "sought")]
+    made_with: Option<String>,
+}
+
+impl ListKeys {
+    fn made_with(&self) -> Option<Vec<String>> {
+        let ids = self.made_with.as_deref()?.split(',').map(|id| id.trim().to_owned());
+        Some(possible(ids))
+    }
+}
+
+async fn list_organization_api_keys(
+    app: App,
+    access: Access,
+    Query(asked): Query<ListKeys>,
+) -> Result<Shown<wire::ApiKeyList>> {
+    let keys = app.keys.list_of_organization(&access, asked.made_with().as_deref()).await?;
+    Ok(Shown(list(keys)))
 }
 
 async fn create_organization_api_key(
@@ -66,15 +90,18 @@ async fn delete_organization_api_keys(
     access: Access,
     Body(asked): Body<wire::DeleteApiKeys>,
 ) -> Result<Done> {
-    let ids = ids(asked);
-    context::audit_notes(|notes| notes.targets(ids.clone()));
-    let names = app.keys.delete_of_organization(&access, &ids).await?;
-    context::audit_notes(|notes| notes.names(names));
+    let (ids, with_made) = begin_deletion(asked);
+    let deleted = app.keys.delete_of_organization(&access, &ids, with_made).await?;
+    note_deletion(ids, deleted);
     Ok(Done)
 }
 
-async fn list_user_api_keys(app: App, access: PersonalAccess) -> Result<Shown<wire::ApiKeyList>> {
-    Ok(Shown(list(app.keys.list_of_user(&access).await?)))
+async fn list_user_api_keys(
+    app: App,
+    access: PersonalAccess,
+    Query(asked): Query<ListKeys>,
+) -> Result<Shown<wire::ApiKeyList>> {
+    Ok(Shown(list(app.keys.list_of_user(&access, asked.made_with().as_deref()).await?)))
 }
 
 async fn create_user_api_key(
@@ -90,11 +117,26 @@ async fn delete_user_api_keys(
     access: PersonalAccess,
     Body(asked): Body<wire::DeleteApiKeys>,
 ) -> Result<Done> {
-    let ids = ids(asked);
-    context::audit_notes(|notes| notes.targets(ids.clone()));
-    let names = app.keys.delete_of_user(&access, &ids).await?;
-    context::audit_notes(|notes| notes.names(names));
+    let (ids, with_made) = begin_deletion(asked);
+    let deleted = app.keys.delete_of_user(&access, &ids, with_made).await?;
+    note_deletion(ids, deleted);
     Ok(Done)
+}
+
+/// What to delete, noted before it is tried, and whether with all that was made with it.
+fn begin_deletion(asked: wire::DeleteApiKeys) -> (Vec<String>, bool) {
+    let ids = possible(asked.ids);
+    context::audit_notes(|notes| notes.targets(ids.clone()));
+    (ids, asked.with_made.unwrap_or_default())
+}
+
+/// Notes what went, also beside what was named.
+fn note_deletion(mut ids: Vec<String>, deleted: Vec<DeletedKey>) {
+    let (deleted, names): (Vec<_>, _) = deleted.into_iter().map(|key| (key.id, key.name)).unzip();
+    let named = ids.len();
+    ids.extend(deleted.into_iter().filter(|id| !ids[..named].contains(id)).collect::<Vec<_>>());
+    context::audit_notes(|notes| notes.targets(ids));
+    context::audit_notes(|notes| notes.names(names));
 }
 
 fn list(keys: Vec<ApiKey>) -> wire::ApiKeyList {
@@ -176,8 +218,8 @@ pub(crate) fn asked_expiry(asked: Option<Option<wire::Expiry>>) -> AskedExpiry {
 }
 
 /// What can be no id names no key; not every text can be asked for in SQL.
-fn ids(asked: wire::DeleteApiKeys) -> Vec<String> {
-    asked.ids.into_iter().filter(|id| is_record_id(id)).collect()
+fn possible(ids: impl IntoIterator<Item = String>) -> Vec<String> {
+    ids.into_iter().filter(|id| is_record_id(id)).collect()
 }
 
 fn too_many_keys(error: Error) -> Error {

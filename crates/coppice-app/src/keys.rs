@@ -8,7 +8,7 @@ use coppice_core::access::{AskedExpiry, Caller, Grant, Principal, Scope, check_f
 use coppice_core::api_key::{ApiKey, ApiKeyKind, ApiKeySecret};
 use coppice_core::operation::needs_fresh_sign_in;
 use coppice_core::{ApiKeyId, Error, ErrorCode, Result};
-use coppice_store::{NewApiKey, ReachedBranch, ReachedProject, Store};
+use coppice_store::{DeletedKey, NewApiKey, ReachedBranch, ReachedProject, Store, Tx};
 use parking_lot::Mutex;
 
 use crate::idempotency::commit_with_answer;
@@ -117,12 +117,9 @@ impl Keys {
         let (id, secret) = (ApiKeyId::generate(now), ApiKeySecret::generate(kind));
 
         let mut tx = self.store.begin().await?;
-        match of {
-            Principal::User(user) => self.store.user_lock_in_tx(&mut tx, user).await?,
-            Principal::Organization(organization) => {
-                lock_organization_in_tx(&self.store, &mut tx, organization).await?;
-                check_member_in_tx(&self.store, &mut tx, organization, caller, Scope::KeysWrite).await?;
-            }
+        self.lock_in_tx(&mut tx, of).await?;
+        if let Principal::Organization(organization) = of {
+            check_member_in_tx(&self.store, &mut tx, organization, caller, Scope::KeysWrite).await?;
         }
         // All keys may be taken away; none must come from one that was.
         if !self.store.credential_lives_in_tx(&mut tx, &caller.credential).await? {
@@ -151,25 +148,68 @@ impl Keys {
         Ok((key, secret))
     }
 
+    /// Makes sure that these keys get no more, until the transaction ends.
+    async fn lock_in_tx(&self, tx: &mut Tx, of: &Principal) -> Result<()> {
+        match of {
+            Principal::User(user) => Ok(self.store.user_lock_in_tx(tx, user).await?),
+            Principal::Organization(organization) => {
+                lock_organization_in_tx(&self.store, tx, organization).await.map(drop)
+            }
+        }
+    }
+
     /// Keys of the organization, with those marked that whoever runs it should
-    /// look at again.
-    pub async fn list_of_organization(&self, access: &Access) -> Result<Vec<ApiKey>> {
-        Ok(self.store.key_list(&Principal::Organization(access.organization.id.clone())).await?)
+    /// look at again; all, or those that were made `made_with` one of some keys,
+    /// at whatever distance.
+    pub async fn list_of_organization(
+        &self,
+        access: &Access,
+        made_with: Option<&[String]>,
+    ) -> Result<Vec<ApiKey>> {
+        let of = Principal::Organization(access.organization.id.clone());
+        Ok(self.store.key_list(&of, made_with).await?)
     }
 
-    /// Keys of the calling user.
-    pub async fn list_of_user(&self, access: &PersonalAccess) -> Result<Vec<ApiKey>> {
-        Ok(self.store.key_list(&Principal::User(access.user.clone())).await?)
+    /// As [`Keys::list_of_organization`], keys of the calling user.
+    pub async fn list_of_user(
+        &self,
+        access: &PersonalAccess,
+        made_with: Option<&[String]>,
+    ) -> Result<Vec<ApiKey>> {
+        Ok(self.store.key_list(&Principal::User(access.user.clone()), made_with).await?)
     }
 
-    /// Deletes keys of the organization; they end at once. Returns their names.
-    pub async fn delete_of_organization(&self, access: &Access, ids: &[String]) -> Result<Vec<String>> {
-        Ok(self.store.key_delete(&Principal::Organization(access.organization.id.clone()), ids).await?)
+    /// Deletes keys of the organization, which end at once, and `with_made` those
+    /// that were made with one of `ids`, wherever that belongs, or is gone.
+    /// Returns what is deleted.
+    pub async fn delete_of_organization(
+        &self,
+        access: &Access,
+        ids: &[String],
+        with_made: bool,
+    ) -> Result<Vec<DeletedKey>> {
+        self.delete(&Principal::Organization(access.organization.id.clone()), ids, with_made).await
     }
 
-    /// Deletes keys of the calling user; they end at once. Returns their names.
-    pub async fn delete_of_user(&self, access: &PersonalAccess, ids: &[String]) -> Result<Vec<String>> {
-        Ok(self.store.key_delete(&Principal::User(access.user.clone()), ids).await?)
+    /// As [`Keys::delete_of_organization`], keys of the calling user.
+    pub async fn delete_of_user(
+        &self,
+        access: &PersonalAccess,
+        ids: &[String],
+        with_made: bool,
+    ) -> Result<Vec<DeletedKey>> {
+        self.delete(&Principal::User(access.user.clone()), ids, with_made).await
+    }
+
+    async fn delete(&self, of: &Principal, ids: &[String], with_made: bool) -> Result<Vec<DeletedKey>> {
+        let mut tx = self.store.begin().await?;
+        if with_made {
+            // One that is being made is waited for, and goes too.
+            self.lock_in_tx(&mut tx, of).await?;
+        }
+        let deleted = self.store.key_delete_in_tx(&mut tx, of, ids, with_made).await?;
+        tx.commit().await?;
+        Ok(deleted)
     }
 
     /// What the projects and branches that a credential is limited to are called.

@@ -98,7 +98,7 @@ pub use connections::{Connectable, Connections};
 pub use coppice_store::Event;
 pub use coppice_store::Invoice;
 pub use coppice_store::{ArrivedSubscription, BrowserSession, HalfSignIn, Holdings};
-pub use coppice_store::{AuditEnd, ByLabels, InvitationFilter, UsageGrouping, UsageStep};
+pub use coppice_store::{AuditEnd, ByLabels, DeletedKey, InvitationFilter, UsageGrouping, UsageStep};
 pub use coppice_telemetry::logs::{BodyMatch, LogEntry, LogFilter, LogLevel};
 pub use credentials::{BranchCredentials, Credentials};
 pub use events::{EventPage, EventQuery, Events};

@@ -39,6 +39,15 @@ pub struct NewApiKey<'a> {
     pub made_with: Option<&'a CredentialId>,
 }
 
+/// A key that is there no more.
+#[derive(Debug, FromRow)]
+pub struct DeletedKey {
+    /// Of its record.
+    pub id: String,
+    /// For people.
+    pub name: String,
+}
+
 #[derive(FromRow)]
 struct KeyRow {
     id: String,
@@ -116,9 +125,11 @@ pub(crate) fn owner(principal: &Principal) -> (Option<&str>, Option<&str>) {
 }
 
 impl Store {
-    /// Keys of a user or an organization, oldest first. Served by indexes
-    /// `api_keys_user` and `api_keys_organization`.
-    pub async fn key_list(&self, of: &Principal) -> Result<Vec<ApiKey>> {
+    /// Keys of a user or an organization, oldest first; all of them, or those
+    /// that were made with one of some keys, at whatever distance. Served by
+    /// indexes `api_keys_user`, `api_keys_organization` and
+    /// `key_lines_ancestor`.
+    pub async fn key_list(&self, of: &Principal, made_with: Option<&[String]>) -> Result<Vec<ApiKey>> {
         let (user, organization) = owner(of);
         let sql = format!(
             "select {COLUMNS}, m.role as maker_role, coalesce(u.disabled, false) as maker_disabled,
@@ -126,11 +137,15 @@ impl Store {
              from api_keys k
              left join users u on u.id = k.maker
              left join members m on m.organization_id = k.organization_id and m.user_id = k.maker
-             where k.user_id = $1 or k.organization_id = $2 order by k.created_at, k.id"
+             where (k.user_id = $1 or k.organization_id = $2)
+                 and ($3::text[] is null
+                      or k.id in (select key_id from key_lines where ancestor_id = any($3)))
+             order by k.created_at, k.id"
         );
         let rows: Vec<ListedRow> = sqlx::query_as(sqlx::AssertSqlSafe(sql))
             .bind(user)
             .bind(organization)
+            .bind(made_with)
             .fetch_all(&self.pool)
             .await?;
         rows.into_iter().map(ApiKey::try_from).collect()
@@ -250,13 +265,25 @@ impl Store {
         Ok(Some((max.unsigned_abs(), u32::try_from(count).unwrap_or(u32::MAX))))
     }
 
-    /// Deletes those of the keys that belong to `of`, and returns their names.
-    pub async fn key_delete(&self, of: &Principal, ids: &[String]) -> Result<Vec<String>> {
+    /// Deletes those of the keys that belong to `of`; `with_made` also those
+    /// that were made with one of them, at whatever distance and wherever that
+    /// belongs, or is gone. Whoever wants all of these keeps `of` from making
+    /// keys until the transaction ends.
+    pub async fn key_delete_in_tx(
+        &self,
+        tx: &mut Tx,
+        of: &Principal,
+        ids: &[String],
+        with_made: bool,
+    ) -> Result<Vec<DeletedKey>> {
         let (user, organization) = owner(of);
-        let query = sqlx::query_scalar(
-            "delete from api_keys where id = any($3) and (user_id = $1 or organization_id = $2) returning name",
+        let query = sqlx::query_as(
+            "delete from api_keys
+             where id = any($3 || array(select key_id from key_lines where $4 and ancestor_id = any($3)))
+                 and (user_id = $1 or organization_id = $2)
+             returning id, name",
         );
-        Ok(query.bind(user).bind(organization).bind(ids).fetch_all(&self.pool).await?)
+        Ok(query.bind(user).bind(organization).bind(ids).bind(with_made).fetch_all(&mut **tx).await?)
     }
 
     /// Notes that keys were used, at most once a minute each.

@@ -109,7 +109,7 @@ pub use holders::Room;
 pub use idempotency::{AnswerRoom, RepeatableRequest, Repetition};
 pub use invitations::{InvitationFilter, InvitationRecord, NewInvitation};
 pub use invoices::{Invoice, MissingInvoice};
-pub use keys::NewApiKey;
+pub use keys::{DeletedKey, NewApiKey};
 pub use mails::DueMail;
 pub use marketplace_records::{Telling, UnrecordedUsage};
 pub use members::OrganizationChange;

@@ -160,4 +160,9 @@ pub struct DeleteApiKeys {
     /// Ids of the records; unknown ones are skipped.
     #[schema(example = json!(["key_06gq0m2kj8fr3cjdr0h2qkv5s4"]), max_items = 50, format = "looked-up")]
     pub ids: Vec<String>,
+    /// True also deletes the keys that were made with them, at whatever distance, as after a theft: also with those that
+    /// belong elsewhere, or were deleted before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(example = true)]
+    pub with_made: Option<bool>,
 }

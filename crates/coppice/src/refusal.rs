@@ -44,6 +44,11 @@ impl Refused {
         ErrorCode::parse(&self.id) == Some(code)
     }
 
+    /// Whether the credential is not valid, or may not do this.
+    pub(crate) fn is_not_allowed(&self) -> bool {
+        self.exit_code == NOT_ALLOWED
+    }
+
     /// Whether there is no such thing.
     pub(crate) fn is_not_found(&self) -> bool {
         self.exit_code == NOT_FOUND

@@ -272,6 +272,38 @@ fn keys_outlive_the_key_that_made_them() {
 }
 
 #[test]
+fn what_a_key_made_goes_with_it_also_where_the_keys_between_are_gone() {
+    let http = shared();
+    let make = |with: &Value, at: &str| {
+        let made = http.as_key(&text_of(&with["token"]), "POST", at, Some(&json!({ "name": "made" })));
+        made.expect(201)["key"].clone()
+    };
+    let delete = |at: &str, body: Value| assert_eq!(http.with("DELETE", at, &body).status, 204);
+    let made_with = |at: &str, id: &Value| {
+        let listed = http.get(&format!("{at}?made_with=key_unknown,{}", text_of(id))).expect(200);
+        let ids = listed["keys"].as_array().expect("keys").iter().map(|key| text_of(&key["id"]));
+        ids.collect::<Vec<_>>()
+    };
+    let works = |key: &Value| http.as_key(&text_of(&key["token"]), "GET", "/organizations", None).status;
+    for at in [USER, ORGANIZATION] {
+        let (stolen, other) = (http.new_key(at, json!({})), http.new_key(at, json!({})));
+        let between = make(&stolen, at);
+        // What the organization has of it is its own business.
+        let (last, elsewhere) = (make(&between, at), make(&between, ORGANIZATION));
+        delete(at, json!({ "ids": [between["id"]] }));
+        let here = if at == USER { vec![&last] } else { vec![&last, &elsewhere] };
+        let ids: Vec<_> = here.iter().map(|key| text_of(&key["id"])).collect();
+        assert_eq!(made_with(at, &stolen["id"]), ids);
+        delete(at, json!({ "ids": [stolen["id"]], "with_made": true }));
+        assert_eq!([&stolen, &last, &other].map(works), [401, 401, 200]);
+        assert_eq!(works(&elsewhere), if at == USER { 200 } else { 401 });
+        delete(ORGANIZATION, json!({ "ids": [stolen["id"]], "with_made": true }));
+        assert_eq!([&elsewhere, &other].map(works), [401, 200]);
+    }
+    assert_eq!(http.get(&format!("{USER}?made_with=key_unknown,%20x")).expect(200)["keys"], json!([]));
+}
+
+#[test]
 fn bulk_deletion_is_bounded() {
     let http = shared();
     let delete = |body: Value| http.with("DELETE", USER, &body);

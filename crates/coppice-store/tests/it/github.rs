@@ -172,8 +172,10 @@ async fn a_job_gets_one_key_for_a_token_and_both_are_forgotten_when_they_have_en
     assert_eq!(key_count(&mut sql).await, 1);
 
     // Who takes a key away does not make its token good again.
-    let taken = store.key_delete(&principal, &["job-1".to_owned()]).await.unwrap();
-    assert_eq!(taken, ["a job"]);
+    let mut tx = store.begin().await.unwrap();
+    let taken = store.key_delete_in_tx(&mut tx, &principal, &["job-1".to_owned()], false).await.unwrap();
+    tx.commit().await.unwrap();
+    assert_eq!(taken.iter().map(|key| key.name.as_str()).collect::<Vec<_>>(), ["a job"]);
     let tokens: Vec<String> =
         sqlx::query_scalar("select token from github_jobs").fetch_all(&mut sql).await.unwrap();
     assert_eq!(tokens, ["job-1"]);

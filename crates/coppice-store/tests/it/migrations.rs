@@ -120,3 +120,35 @@ async fn lengths_of_ranges_lose_their_zeros() {
         sqlx::query_scalar("select ip_ranges::text from projects").fetch_one(&mut sql).await.unwrap();
     assert_eq!(kept, ranges.replace("0.0/08", "0.0/8"));
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn keys_of_earlier_schemas_come_down_from_the_personal_keys_that_led_to_them() {
+    let server = Postgres::shared();
+    let options = server.database().await;
+    let mut sql = PgConnection::connect_with(&options).await.unwrap();
+    migrate_before(&mut sql, 780).await;
+    sqlx::raw_sql(
+        "insert into organizations (id, name) values ('o', 'o');
+         insert into users (id, email, name) values ('u', 'u@example.com', 'u');
+         insert into api_keys (id, user_id, organization_id, name, preview, hash, scopes, projects, branches,
+                               created_by_key)
+         select id, case of when 'u' then of end, case of when 'o' then of end, '', '', id, '{}', '{}', '{}', maker
+         from (values ('a', 'u', null), ('b', 'u', 'a'), ('c', 'o', 'b'), ('d', 'o', 'c'), ('e', 'o', 'd'))
+              as keys (id, of, maker);
+         delete from api_keys where id = 'd'",
+    )
+    .execute(&mut sql)
+    .await
+    .unwrap();
+    let store = Store::connect(options, std::time::Duration::from_secs(30)).await.unwrap();
+    store.migrate().await.unwrap();
+    let lines: Vec<String> = sqlx::query_scalar(
+        "select key_id || ' ' || coalesce(user_id, organization_id) || ' '
+                || string_agg(ancestor_id, '' order by ancestor_id)
+         from key_lines where key_id <> 'd' group by key_id, user_id, organization_id order by 1",
+    )
+    .fetch_all(&mut sql)
+    .await
+    .unwrap();
+    assert_eq!(lines, ["b u a", "c o ab", "e o abcd"]);
+}

@@ -212,7 +212,9 @@ async fn what_somebody_shows_does_not_end_while_something_is_done_by_right_of_it
                 match shown {
                     CredentialId::Session(id) => assert!(store.session_end(&id, "app").await.unwrap()),
                     CredentialId::Key(id) => {
-                        store.key_delete(&Principal::User(user()), &[id.to_string()]).await.unwrap();
+                        let (mut tx, of) = (store.begin().await.unwrap(), Principal::User(user()));
+                        store.key_delete_in_tx(&mut tx, &of, &[id.to_string()], false).await.unwrap();
+                        tx.commit().await.unwrap();
                     }
                     _ => end(&store, End::SignedOut).await,
                 }

@@ -1,20 +1,22 @@
 //! `coppice key …`
 
+mod delete;
+
 use chrono::{DateTime, Utc};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Subcommand};
 use clap_complete::ArgValueCandidates;
 use coppice_core::access::Scope;
 use coppice_wire::{
-    ApiKey, ApiKeyList, ApiKeyReviewReason, CreateApiKey, CreatedApiKey, DatabaseRole, DeleteApiKeys, Expiry,
+    ApiKey, ApiKeyList, ApiKeyReviewReason, CreateApiKey, CreatedApiKey, DatabaseRole, Expiry,
 };
 
 use super::complete;
 use super::http::Client;
-use super::lookup::choose;
 use super::output::{self, day};
 use super::times;
 use super::words::all_quoted;
+use delete::DeleteArgs;
 
 /// Whose keys.
 #[derive(Args, Clone, Copy, Debug)]
@@ -41,22 +43,7 @@ pub(crate) enum KeyCommand {
     Create(Box<CreateArgs>),
     /// Delete keys; they end at once
     #[command(aliases = ["rm", "remove"], after_help = "Example: coppice key delete ci --yes")]
-    Delete {
-        /// Names or ids
-        #[arg(required = true, add = ArgValueCandidates::new(complete::keys))]
-        keys: Vec<String>,
-        #[command(flatten)]
-        owner: Owner,
-        /// Delete the keys that they made, too, and the keys that those made
-        #[arg(long)]
-        with_made: bool,
-        /// Don't ask
-        #[arg(long)]
-        yes: bool,
-        /// All is well when there is no such key
-        #[arg(long)]
-        if_exists: bool,
-    },
+    Delete(DeleteArgs),
 }
 
 /// A new key.
@@ -107,9 +94,6 @@ fn scopes() -> PossibleValuesParser {
     PossibleValuesParser::new(Scope::ALL.iter().map(|scope| scope.as_str()).chain(["*"]))
 }
 
-/// How many one request deletes.
-const DELETED_MAX: usize = 50;
-
 fn path(client: &Client, owner: Owner) -> String {
     if owner.user { "/api-keys".to_owned() } else { client.here("/api-keys") }
 }
@@ -127,63 +111,7 @@ pub(super) async fn run(command: KeyCommand, client: &Client, as_json: bool) -> 
             Ok(())
         }
         KeyCommand::Create(arguments) => create(client, *arguments, as_json).await,
-        KeyCommand::Delete { keys, owner, with_made, yes, if_exists } => {
-            let list: ApiKeyList = client.get(&path(client, owner)).await?;
-            let chosen =
-                keys.iter().map(|named| choose(list.keys.clone(), "key", named, |key| (&key.id, &key.name)));
-            let is_wanted = |one: &anyhow::Result<ApiKey>| {
-                !(if_exists && one.as_ref().is_err_and(super::branch::is_missing))
-            };
-            let mut chosen: Vec<ApiKey> = chosen.filter(is_wanted).collect::<anyhow::Result<_>>()?;
-            if chosen.is_empty() {
-                output::done(as_json, "there is no such key".to_owned());
-                return Ok(());
-            }
-            let made = made_by(&list.keys, &chosen);
-            if with_made {
-                chosen.extend_from_slice(&made);
-            }
-            let names: Vec<_> = chosen.iter().map(|key| key.name.as_str()).collect();
-            output::confirm(
-                &format!("Delete {}? Whoever uses it is shut out at once.", names.join(", ")),
-                yes,
-            )?;
-            for some in chosen.chunks(DELETED_MAX) {
-                let ids = some.iter().map(|key| key.id.clone()).collect();
-                client.delete_these(&path(client, owner), &DeleteApiKeys { ids }).await?;
-            }
-            output::done(as_json, format!("deleted {}", names.join(", ")));
-            if !with_made {
-                tell_made(&made);
-            }
-            Ok(())
-        }
-    }
-}
-
-/// The keys that these made, and the keys that those made, as far as all of them are there.
-fn made_by(keys: &[ApiKey], makers: &[ApiKey]) -> Vec<ApiKey> {
-    let mut line: Vec<&str> = makers.iter().map(|maker| maker.id.as_str()).collect();
-    let mut next = 0;
-    while let Some(&maker) = line.get(next) {
-        next += 1;
-        let made = keys.iter().filter(|key| key.created_by_key.as_deref() == Some(maker));
-        let made: Vec<_> = made.map(|key| key.id.as_str()).filter(|id| !line.contains(id)).collect();
-        line.extend(made);
-    }
-    let is_made = |key: &&ApiKey| line[makers.len()..].contains(&key.id.as_str());
-    keys.iter().filter(is_made).cloned().collect()
-}
-
-/// Says which keys go on that deleted ones made.
-fn tell_made(made: &[ApiKey]) {
-    if !made.is_empty() {
-        print(made);
-        note!(
-            "coppice: these were made with what was deleted, and go on working. Who knew that may know them: \
-             if so, `coppice key delete {}`",
-            all_quoted(made.iter().map(|key| key.id.as_str()))
-        );
+        KeyCommand::Delete(arguments) => delete::run(arguments, client, as_json).await,
     }
 }
 
@@ -326,11 +254,11 @@ async fn branch_ids(client: &Client, named: Vec<String>, projects: &[String]) ->
 mod tests {
     use super::*;
 
-    fn key(id: &str, expiry: Option<&str>, created_by_key: Option<&str>) -> ApiKey {
+    fn key(id: &str, expiry: Option<&str>) -> ApiKey {
         let key = serde_json::json!({
             "id": id, "name": "ci", "preview": "pko_...x7Qa", "scopes": ["*"], "projects": [], "branches": [],
             "created_at": "2026-01-01T00:00:00Z", "expiry": expiry, "last_used": null, "created_by": null,
-            "created_by_key": created_by_key,
+            "created_by_key": null,
         });
         serde_json::from_value(key).expect("a key")
     }
@@ -338,21 +266,9 @@ mod tests {
     #[test]
     fn a_key_that_has_ended_is_no_reason_to_make_none() {
         let now = "2026-01-02T00:00:00Z".parse().expect("a time");
-        let (ended, lasts) = (key("key_1", Some("2026-01-01T12:00:00Z"), None), key("key_2", None, None));
+        let (ended, lasts) = (key("key_1", Some("2026-01-01T12:00:00Z")), key("key_2", None));
         assert!(lasting(vec![ended.clone()], "ci", now).is_none());
         assert!(lasting(vec![lasts.clone()], "other", now).is_none());
         assert_eq!(lasting(vec![ended, lasts], "ci", now).map(|key| key.id).as_deref(), Some("key_2"));
-    }
-
-    #[test]
-    fn what_a_key_made_is_found_at_whatever_distance() {
-        let line = [("a", None), ("b", Some("a")), ("c", Some("b")), ("d", None), ("e", Some("gone"))];
-        let keys: Vec<_> = line.iter().map(|(id, maker)| key(id, None, *maker)).collect();
-        let made = |makers: &[ApiKey]| -> Vec<String> {
-            made_by(&keys, makers).into_iter().map(|key| key.id).collect()
-        };
-        assert_eq!(made(&keys[..1]), ["b", "c"]);
-        assert_eq!(made(&[keys[0].clone(), keys[1].clone()]), ["c"]);
-        assert_eq!(made(&keys[2..]), [""; 0]);
     }
 }
