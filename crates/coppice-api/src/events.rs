@@ -11,7 +11,7 @@ use serde::Deserialize;
 use serde_json::json;
 use utoipa::IntoParams;
 
-use crate::endpoint::{Endpoint, Query, Shown, get};
+use crate::endpoint::{Endpoint, Query, Shown, Waiting, get};
 
 /// Events of an answer when nobody says how many.
 const COUNT_DEFAULT: u32 = 100;
@@ -49,7 +49,7 @@ struct ListEvents {
 async fn list_events(
     app: App,
     access: Access,
-    Query(asked): Query<ListEvents>,
+    Waiting(Query(asked), call): Waiting<Query<ListEvents>>,
 ) -> Result<Shown<wire::EventList>> {
     let query = EventQuery {
         after: asked.after,
@@ -58,6 +58,10 @@ async fn list_events(
         count_max: asked.limit.unwrap_or(COUNT_DEFAULT),
     };
     let page = app.events.list(&access, &query).await?;
+    if !query.wait.is_zero() {
+        // Whoever was removed meanwhile is told nothing of what happened since.
+        let _: Access = call.authorize(&app, &LIST_EVENTS).await?;
+    }
     let events = page.events.into_iter().map(to_wire).collect::<Result<_>>()?;
     Ok(Shown(wire::EventList { events, cursor: page.cursor }))
 }

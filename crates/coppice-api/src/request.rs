@@ -40,7 +40,7 @@ pub(crate) struct Sender {
 }
 
 /// Everything of a request but its body.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Call {
     proof: Option<Proof>,
     wishes: Wishes,

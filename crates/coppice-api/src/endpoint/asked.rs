@@ -37,6 +37,11 @@ pub(crate) struct Query<T>(pub(crate) T);
 #[derive(Debug)]
 pub(crate) struct SentQuery<T>(pub(crate) T, pub(crate) Sender);
 
+/// What is asked of a handler that waits for something, and the request, to be
+/// authorized once more by then.
+#[derive(Debug)]
+pub(crate) struct Waiting<Q>(pub(crate) Q, pub(crate) Call);
+
 /// How what is asked is checked.
 #[derive(Debug)]
 pub(crate) struct Form {
@@ -176,6 +181,22 @@ impl<T: DeserializeOwned + IntoParams + Send + 'static> Asked for SentQuery<T> {
     async fn read(call: &Call, body: RawBody, form: &Form) -> Result<Self, BodyError> {
         let Query(read) = Query::read(call, body, form).await?;
         Ok(Self(read, call.sender()))
+    }
+}
+
+impl<Q: Asked> Asked for Waiting<Q> {
+    const IS_BODY: bool = Q::IS_BODY;
+
+    fn shape() -> Result<Shape, Unbounded> {
+        Q::shape()
+    }
+
+    fn document(operation: OperationBuilder, schemas: &mut Schemas) -> OperationBuilder {
+        Q::document(operation, schemas)
+    }
+
+    async fn read(call: &Call, body: RawBody, form: &Form) -> Result<Self, BodyError> {
+        Ok(Self(Q::read(call, body, form).await?, call.clone().again()))
     }
 }
 

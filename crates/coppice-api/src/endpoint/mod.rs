@@ -31,7 +31,7 @@ use utoipa_axum::router::UtoipaMethodRouter;
 use access::Authorized;
 pub(crate) use answer::{Answer, Begun, Done, Forms, Made, Shown, Tagged, Written};
 use asked::{Asked, Form};
-pub(crate) use asked::{Body, BodyAs, Query, SentBody, SentQuery};
+pub(crate) use asked::{Body, BodyAs, Query, SentBody, SentQuery, Waiting};
 use handler::Handler;
 
 use crate::body::{BodyError, RawBody};

@@ -77,6 +77,29 @@ fn whoever_waits_is_answered_when_something_happens() {
 }
 
 #[test]
+fn whoever_is_shut_out_while_waiting_is_told_nothing_of_what_happens_since() {
+    let http = shared();
+    let organization = http.new_organization("of one who is shut out");
+    let keys = format!("/organizations/{organization}/api-keys");
+    let key = http.new_key(&keys, json!({}));
+    let (_, cursor) = events(&http, &organization, 2);
+    std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| {
+            let path = at(&organization, &format!("wait=30&after={cursor}"));
+            http.as_key(&text_of(&key["token"]), "GET", &path, None)
+        });
+        // Its own end is what it would be told first.
+        let is_there = || {
+            let shown = http.get(&keys).expect(200)["keys"][0].clone();
+            (!shown["last_used"].is_null()).then_some(())
+        };
+        wait_for("its use is written down", Duration::from_secs(60), is_there);
+        assert_eq!(http.with("DELETE", &keys, &json!({ "ids": [key["id"]] })).status, 204);
+        waiting.join().expect("it is answered").expect_error(401, "invalid_token");
+    });
+}
+
+#[test]
 fn a_key_with_limits_sees_what_is_about_its_projects_and_branches_only() {
     let http = shared();
     let organization = http.new_organization("of a key with limits");
