@@ -71,6 +71,8 @@ pub(crate) struct Backend {
     pub(crate) place: Place<Self>,
     /// The client that uses it, or used it last.
     pub(crate) client: u64,
+    /// How many statements had been made when that got it.
+    made_before: u64,
     /// Its `application_name` at its startup.
     began_as: String,
     began: Instant,
@@ -158,6 +160,7 @@ impl Backend {
             is_worn: false,
             place,
             client: 0,
+            made_before: 0,
             began_as,
             began: Instant::now(),
             idle_since: Instant::now(),
@@ -200,7 +203,9 @@ impl Backend {
             return Ok(());
         }
         let (chance, prepared) = (Chance::new(), self.prepared.len());
-        let used = Used { is_new: self.client == 0, began_as: &self.began_as, prepared };
+        let made = self.prepared.made();
+        let has_made = made != self.made_before;
+        let used = Used { is_new: self.client == 0, began_as: &self.began_as, prepared, has_made };
         if let Some(sql) = user.settings.preamble(user.application, &used, &chance) {
             let said = self.ask(&sql).await?;
             let rows = said.rows.iter().map(|row| session::data_row(&row.body));
@@ -209,6 +214,7 @@ impl Backend {
             }
         }
         self.client = user.number;
+        self.made_before = made;
         self.session.set_client(user.info);
         Ok(())
     }

@@ -55,6 +55,11 @@ impl Prepared {
         self.statements.len() + self.old.len()
     }
 
+    /// How many there have ever been.
+    pub(crate) fn made(&self) -> u64 {
+        self.names
+    }
+
     /// The statement with this content, which is used now.
     pub(crate) fn find(&mut self, content: &Content) -> Option<&OnServer> {
         self.uses += 1;

@@ -26,6 +26,9 @@ const RESET: &str = "SET SESSION AUTHORIZATION DEFAULT;RESET ALL;CLOSE ALL;UNLIS
 /// Also undoes what clients have prepared, in a session in which the gateway has
 /// nothing prepared.
 const FORGET: &str = "DEALLOCATE ALL;";
+/// Has the server read anew, when it is used next, what was prepared under settings that nobody saw: it keeps the
+/// text, and how it has read it.
+const READ_ANEW: &str = "DISCARD PLANS;";
 /// How many statements are prepared, and how many of them not by SQL.
 const COUNTS: &str = ", pg_catalog.count(*), pg_catalog.count(CASE WHEN from_sql THEN NULL ELSE 1 END)";
 /// The function and not its view, which would take a few microseconds to expand.
@@ -83,6 +86,8 @@ pub(crate) struct Used<'a> {
     pub(crate) began_as: &'a str,
     /// How many statements the gateway has prepared in it.
     pub(crate) prepared: usize,
+    /// Whether its last client had some of them prepared.
+    pub(crate) has_made: bool,
 }
 
 /// What no client knows before it is asked for.
@@ -217,6 +222,9 @@ impl Settings {
         if !used.is_new && used.prepared == 0 {
             sql.push_str(FORGET);
         }
+        if used.has_made && used.prepared > 0 {
+            sql.push_str(READ_ANEW);
+        }
         let Chance { proof, seed } = chance;
         let _ = write!(sql, "SELECT '{proof}'{counts}, pg_catalog.pg_advisory_unlock_all()");
         if !used.is_new {
@@ -257,7 +265,8 @@ mod tests {
         assert_eq!(left.kept, ["LISTEN"]);
         let mut settings = Settings::default();
         settings.replace(left.set, &Arc::default()).expect("there is room");
-        let (new, chance) = (Used { is_new: true, began_as: "shop", prepared: 0 }, Chance::new());
+        let new = Used { is_new: true, began_as: "shop", ..Used::default() };
+        let chance = Chance::new();
         let sql = settings.preamble("shop", &new, &chance).expect("something is set");
         assert!(
             sql.starts_with(&format!("SELECT '{}', ", chance.proof)) && sql.contains("'612e62'"),
@@ -272,12 +281,13 @@ mod tests {
 
     #[test]
     fn statements_of_a_session_are_counted_where_the_gateway_has_some_and_else_forgotten() {
-        let sql = |prepared| {
-            let used = Used { prepared, ..Used::default() };
-            Settings::default().preamble("", &used, &Chance::new()).expect("a reset")
-        };
+        let after =
+            |used: &Used<'_>| Settings::default().preamble("", used, &Chance::new()).expect("a reset");
+        let sql = |prepared| after(&Used { prepared, ..Used::default() });
         assert!(sql(0).contains(FORGET) && !sql(0).contains(COUNTED), "{}", sql(0));
         assert!(!sql(1).contains(FORGET) && sql(1).contains(COUNTED), "{}", sql(1));
+        let made = after(&Used { prepared: 1, has_made: true, ..Used::default() });
+        assert!(made.contains(READ_ANEW) && !sql(1).contains(READ_ANEW), "{made}");
     }
 
     #[test]

@@ -149,6 +149,23 @@ async fn a_literal_means_what_it_says_under_the_settings_of_its_client() {
 }
 
 #[tokio::test]
+async fn a_statement_that_others_have_is_not_read_by_what_a_function_set() {
+    let gateway = TestGateway::start().await;
+    gateway.limit(1).await;
+    let (hostile, victim) = (pooled(&gateway).await, pooled(&gateway).await);
+    let set = "create function hide(value text) returns text language sql \
+               as $$select set_config('transform_null_equals', value, false)$$";
+    hostile.batch_execute(set).await.unwrap();
+    let nothing = "select count(*) from (values (null)) as v (i) where i = null";
+    let statement = victim.prepare(nothing).await.unwrap();
+    simple(&hostile, "select hide('on')").await;
+    let own = hostile.prepare(nothing).await.unwrap();
+    assert_eq!(hostile.query_one(&own, &[]).await.unwrap().get::<_, i64>(0), 1);
+    simple(&hostile, "select hide('off')").await;
+    assert_eq!(victim.query_one(&statement, &[]).await.unwrap().get::<_, i64>(0), 0);
+}
+
+#[tokio::test]
 async fn a_client_that_leaves_in_the_middle_of_a_copy_leaves_no_lock_behind() {
     let gateway = TestGateway::start().await;
     let next = pooled(&gateway).await;
