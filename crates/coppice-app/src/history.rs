@@ -12,13 +12,14 @@ use coppice_engine::SharedEngine;
 use coppice_store::Store;
 use coppice_turns::{Busy, Turns};
 use parking_lot::Mutex;
-use tokio::sync::Semaphore;
 
 use crate::Access;
 use crate::rows::find_branch;
 
 /// Looks at a time.
 const LOOKS_MAX: usize = 8;
+/// Of them, those at branches of organizations of one holder.
+const LOOKS_OF_HOLDER_MAX: usize = 4;
 /// Readings at a time, for whoever asks.
 const READINGS_MAX: usize = 4;
 /// Of them, those of organizations of one holder.
@@ -27,7 +28,7 @@ const READINGS_OF_HOLDER_MAX: usize = 2;
 /// What the keeper of history remembers from turn to turn.
 #[derive(Debug)]
 pub(crate) struct Keeper {
-    looks: Semaphore,
+    looks: Turns<Holder>,
     /// Instances at which somebody looks.
     busy: Busy<InstanceId>,
     /// Those of which the last look failed.
@@ -36,7 +37,8 @@ pub(crate) struct Keeper {
 
 impl Default for Keeper {
     fn default() -> Self {
-        Self { looks: Semaphore::new(LOOKS_MAX), busy: Busy::default(), failing: Mutex::default() }
+        let looks = Turns::new(LOOKS_MAX, LOOKS_OF_HOLDER_MAX);
+        Self { looks, busy: Busy::default(), failing: Mutex::default() }
     }
 }
 
@@ -97,11 +99,11 @@ impl Histories {
             let Some(work) = keeper.busy.begin(&instance.id) else { continue };
             let (engine, keeper) = (self.engine.clone(), keeper.clone());
             tokio::spawn(async move {
-                let place = keeper.looks.acquire().await;
+                let turn = keeper.looks.take(&instance.holder).await;
                 let began = Instant::now();
                 let keep = Duration::from_secs(u64::from(instance.retention_days) * 24 * 3600);
                 let kept = engine.keep_history(&instance.id, &instance.volume, keep).await;
-                drop(place);
+                drop(turn);
                 match kept {
                     Ok(()) => drop(keeper.failing.lock().remove(&instance.id)),
                     // Said once, not each second.

@@ -18,7 +18,7 @@ pub struct MeasuredInstance {
     pub id: InstanceId,
     /// Its branch.
     pub branch: BranchId,
-    /// Whose that is.
+    /// Who answers for the organization that has it.
     pub holder: Holder,
     /// The volume with its data.
     pub volume: VolumeId,
@@ -31,8 +31,6 @@ pub struct MeasuredInstance {
     /// For how many days what it was is kept.
     pub retention_days: u32,
 }
-
-type InstanceRow = (String, String, String, String, String, i32, String, i16);
 
 /// A sample to be kept.
 #[derive(Clone, Debug)]
@@ -54,6 +52,18 @@ pub struct MetricHistory {
     pub instances: Vec<InstanceId>,
     /// Instances with a series, those included that the branch no longer has.
     pub series: Vec<(i32, InstanceId)>,
+}
+
+#[derive(FromRow)]
+struct InstanceRow {
+    id: String,
+    branch_id: String,
+    holder: String,
+    volume_id: String,
+    instance_type: String,
+    storage_gib: i32,
+    fullness: String,
+    backup_retention_days: i16,
 }
 
 #[derive(FromRow)]
@@ -121,28 +131,32 @@ impl Store {
 
     async fn instances_where(&self, host: &HostId, condition: &'static str) -> Result<Vec<MeasuredInstance>> {
         let sql = format!(
-            "select i.id, i.branch_id, holder_of(p.organization_id), i.volume_id, b.instance_type, b.storage_gib,
-                    b.fullness, b.backup_retention_days
-             from instances i join branches b on b.id = i.branch_id join projects p on p.id = b.project_id
-             where i.host_id = $1 and {condition}"
+            "with found as materialized (
+                 select i.id, i.branch_id, p.organization_id, i.volume_id, b.instance_type, b.storage_gib,
+                        b.fullness, b.backup_retention_days
+                 from instances i join branches b on b.id = i.branch_id join projects p on p.id = b.project_id
+                 where i.host_id = $1 and {condition}),
+             held as materialized (
+                 select organization_id, holder_of(organization_id) as holder
+                 from (select distinct organization_id from found) o)
+             select id, branch_id, holder, volume_id, instance_type, storage_gib, fullness, backup_retention_days
+             from found join held using (organization_id)"
         );
         let query = sqlx::query(sqlx::AssertSqlSafe(sql)).bind(host.as_str());
         let rows: Vec<InstanceRow> = self.reads.all(query).await?;
-        let instances = rows.into_iter().map(
-            |(id, branch, holder, volume, instance_type, storage_gib, fullness, days)| {
-                Ok(MeasuredInstance {
-                    id: InstanceId::from_trusted(id),
-                    branch: BranchId::from_trusted(branch),
-                    holder: Holder::from_trusted(holder),
-                    volume: VolumeId::from_trusted(volume),
-                    instance_type,
-                    storage_gib: storage_gib.unsigned_abs(),
-                    fullness: Fullness::parse(&fullness)
-                        .ok_or(StoreError::UnknownValue { what: "fullness", value: fullness })?,
-                    retention_days: u32::from(days.unsigned_abs()),
-                })
-            },
-        );
+        let instances = rows.into_iter().map(|row| {
+            Ok(MeasuredInstance {
+                id: InstanceId::from_trusted(row.id),
+                branch: BranchId::from_trusted(row.branch_id),
+                holder: Holder::from_trusted(row.holder),
+                volume: VolumeId::from_trusted(row.volume_id),
+                instance_type: row.instance_type,
+                storage_gib: row.storage_gib.unsigned_abs(),
+                fullness: Fullness::parse(&row.fullness)
+                    .ok_or(StoreError::UnknownValue { what: "fullness", value: row.fullness })?,
+                retention_days: u32::from(row.backup_retention_days.unsigned_abs()),
+            })
+        });
         instances.collect()
     }
 

@@ -1,6 +1,6 @@
 //! What is counted for whoever owns organizations.
 
-use coppice_core::{OrganizationId, UserId};
+use coppice_core::{HostId, OrganizationId, UserId};
 use coppice_store::{NewUser, Owner, Store};
 
 use crate::postgres::Postgres;
@@ -55,6 +55,28 @@ async fn invitations_count_for_the_owner_also_when_their_organization_is_deleted
         .await
         .unwrap();
     assert_eq!(kept, ["few", "nobodys"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_measured_is_told_with_who_answers_for_it() {
+    let server = Postgres::shared();
+    let (store, mut sql) = with_rows(&server.database().await).await;
+    let host = HostId::from_trusted("h");
+    let holder = async || {
+        let found = store.metric_instances(&host).await.unwrap();
+        assert!(found.len() == 1 && found[0].id.as_str() == "i" && found[0].branch.as_str().len() == 26);
+        assert_eq!(store.storage_instances(&host).await.unwrap()[0].holder, found[0].holder);
+        found[0].holder.as_str().to_owned()
+    };
+    assert_eq!(holder().await, "o", "the organization itself, which nobody owns");
+    sqlx::raw_sql(
+        "insert into users (id, email, name) values ('owner', 'owner@example.com', '');
+         insert into members (organization_id, user_id, role) values ('o', 'owner', 'owner')",
+    )
+    .execute(&mut sql)
+    .await
+    .unwrap();
+    assert_eq!(holder().await, "owner");
 }
 
 /// Makes an account, as a guest of an organization or of nobody, who owns an organization of the same name.
