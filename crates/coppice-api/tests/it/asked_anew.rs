@@ -1,5 +1,6 @@
 //! What people at a browser are asked for anew, and whoever finds it signed in does not get round.
 
+use chrono::TimeDelta;
 use coppice_core::UserId;
 use coppice_oauth::params::Params;
 use coppice_store::OldPassword;
@@ -248,6 +249,12 @@ fn no_client_that_is_let_in_by_a_browser_that_was_found_stays() {
     // The console itself goes on for as long as the browser's session does, and no longer.
     is_led(&asks(&found, "console", "*"), "http://127.0.0.1:7070/callback?code=");
     is_led(&asks(&found, "console", "offline_access+*"), "/oauth/sign-in?");
+    let inside = token(&http, &found);
+    let is_in = || http.as_key(&inside, "GET", "/user", None).status;
+    assert_eq!(is_in(), 200);
+    http.metastore("update browser_sessions set last_seen_at = now() - interval '25 hours'");
+    http.operate(async |store, _| store.sign_in_purge(TimeDelta::days(1)).await.expect("it answers"));
+    assert_eq!(is_in(), 401);
 
     // A provider that knew the person has not asked them either.
     let silent = signed_in(&http);
