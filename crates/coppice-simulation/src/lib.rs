@@ -34,5 +34,6 @@ mod time;
 mod world;
 
 pub use history::{Outcome, play};
+pub use link::WAITS_WITH_OTHERS;
 pub use metastore::Metastore;
 pub use scene::Scene;

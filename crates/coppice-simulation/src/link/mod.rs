@@ -16,6 +16,9 @@ use crate::world::{Faults, ProcessId};
 
 /// So much of a statement is told.
 const STATEMENT_LENGTH: usize = 120;
+/// Told of a statement that waits for a lock while another one waits, too. Whose turn it is then, the server decides by
+/// its own clock, so that a history may go on otherwise when it is played again.
+pub const WAITS_WITH_OTHERS: &str = ", and waits with others";
 /// Sent in place of a message's type when a session begins.
 const STARTUP: u8 = 0;
 
@@ -215,6 +218,10 @@ impl Link {
         backend.send(&batch.bytes);
         connection.is_asked = true;
         self.finish_blocked(admin, &mut delivered);
+        let is_blocked = self.connections[at].is_blocked;
+        if is_blocked && self.connections.iter().filter(|one| one.is_blocked).count() > 1 {
+            delivered.what += WAITS_WITH_OTHERS;
+        }
         delivered
     }
 
