@@ -29,6 +29,8 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const STATES_MAX: usize = 100_000;
 /// Largest state that is looked through, in bytes; whoever has a larger one may hold anything.
 const STATE_BYTES_MAX: u64 = 16 << 20;
+/// And of all of them together: code that is not PostgreSQL's may have put any number of files there.
+const STATES_BYTES_MAX: u64 = 256 << 20;
 const REMOVING: &str = "removing prepared transactions";
 
 /// Numbers of relations that `initdb` made are below this one (`FirstNormalObjectId`).
@@ -245,20 +247,19 @@ fn remove_holding(data: &UntrustedPath) -> Result<bool> {
     remove().map_err(EngineError::io(REMOVING))
 }
 
-/// The files of transactions that hold relations of PostgreSQL's own.
+/// The files of transactions that hold relations of PostgreSQL's own, or of which that can't be told.
 fn holding(states: &UntrustedDir) -> io::Result<Vec<CString>> {
-    let mut names = states.names(STATES_MAX)?;
-    let mut result = Ok(());
-    names.retain(|name| match states.read(name.as_c_str(), STATE_BYTES_MAX) {
-        Ok(state) => {
-            state.is_some_and(|state| state.len() as u64 == STATE_BYTES_MAX || holds_own_relation(&state))
+    let (mut holding, mut left) = (vec![], STATES_BYTES_MAX);
+    for name in states.names(STATES_MAX)? {
+        let most = STATE_BYTES_MAX.min(left);
+        let Some(state) = states.read(name.as_c_str(), most)? else { continue };
+        let length = state.len() as u64;
+        left -= length;
+        if length == most || holds_own_relation(&state) {
+            holding.push(name);
         }
-        Err(error) => {
-            result = Err(error);
-            false
-        }
-    });
-    result.map(|()| names)
+    }
+    Ok(holding)
 }
 
 /// Whether the state of a transaction has a lock as [`HOLDS_OWN_RELATION`] says. Records begin
@@ -379,6 +380,21 @@ mod tests {
             assert!(!path.exists(), "{lock:?}");
         }
         assert!(directory.join("000002D4").exists());
+    }
+
+    #[test]
+    fn files_that_are_no_states_cost_no_more_than_what_is_looked_through() {
+        let (_home, data) = data();
+        let directory = data.host_path().join("pg_twophase");
+        fs::create_dir(&directory).expect("a directory");
+        // As long as a state that is still looked through, and all of it holes.
+        for number in 0..40 {
+            let file = fs::File::create(directory.join(format!("000000000000030{number}"))).expect("a file");
+            file.set_len(STATE_BYTES_MAX - 8).expect("a length");
+        }
+        let states = data.require().expect("there").directory("pg_twophase").expect("read").expect("there");
+        let beyond = 40 - (STATES_BYTES_MAX / (STATE_BYTES_MAX - 8)) as usize;
+        assert_eq!(holding(&states).expect("it can be read").len(), beyond);
     }
 
     #[test]
