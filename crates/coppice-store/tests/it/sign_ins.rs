@@ -86,21 +86,27 @@ pub(crate) async fn begin_session_of(
     client_id: &str,
     user: &UserId,
 ) -> bool {
-    let new = NewSession {
-        id: &SessionId::from_trusted(id),
+    let (id, methods) = (SessionId::from_trusted(id), Methods::password());
+    let new = NewSession { client_id, ..session_of(&id, user, &methods) };
+    store.session_insert_in_tx(tx, &new).await.unwrap()
+}
+
+/// A session of the client `app` that goes on offline for an hour, and began in no browser.
+pub(crate) fn session_of<'a>(id: &'a SessionId, user: &'a UserId, methods: &'a Methods) -> NewSession<'a> {
+    NewSession {
+        id,
         user,
-        client_id,
+        client_id: "app",
         scopes: &[],
         resource: "api",
         browser_session: None,
         is_offline: true,
         signed_in_at: Utc::now(),
-        methods: &Methods::password(),
+        methods,
         is_stale: false,
         idle_until: soon(),
         expires_at: soon(),
-    };
-    store.session_insert_in_tx(tx, &new).await.unwrap()
+    }
 }
 
 async fn set_password(store: &Store) -> bool {

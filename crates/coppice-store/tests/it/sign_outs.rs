@@ -1,6 +1,6 @@
 //! What a browser let in, when its session ends: it ends as well, also what came while it was ending.
 
-use chrono::{TimeDelta, Utc};
+use chrono::TimeDelta;
 use coppice_core::access::{CredentialId, Principal};
 use coppice_core::authentication::Methods;
 use coppice_core::{ApiKeyId, SessionId};
@@ -9,7 +9,7 @@ use sqlx::PgConnection;
 use tokio::task::JoinHandle;
 
 use crate::postgres::Postgres;
-use crate::sign_ins::{code, rows, sign_in, soon, until_blocked, user, with_user};
+use crate::sign_ins::{code, rows, session_of, sign_in, soon, until_blocked, user, with_user};
 
 /// How the session of a browser ends.
 #[derive(Clone, Copy, Debug)]
@@ -76,20 +76,8 @@ async fn begin_in_tx(
     browser_session: Option<&str>,
     is_offline: bool,
 ) -> bool {
-    let new = NewSession {
-        id: &SessionId::from_trusted(id),
-        user: &user(),
-        client_id: "app",
-        scopes: &[],
-        resource: "api",
-        browser_session,
-        is_offline,
-        signed_in_at: Utc::now(),
-        methods: &Methods::password(),
-        is_stale: false,
-        idle_until: soon(),
-        expires_at: soon(),
-    };
+    let (id, user, methods) = (SessionId::from_trusted(id), user(), Methods::password());
+    let new = NewSession { browser_session, is_offline, ..session_of(&id, &user, &methods) };
     store.session_insert_in_tx(tx, &new).await.unwrap()
 }
 
