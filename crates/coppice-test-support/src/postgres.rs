@@ -1,30 +1,33 @@
-//! A bare PostgreSQL server of the tests' own, shared by those that run at the
-//! same time.
+//! A bare PostgreSQL server of the tests' own, which they share.
 
+use std::collections::HashSet;
 use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use tempfile::TempDir;
 
 use crate::kept::Kept;
-use crate::wait_for;
+use crate::{psql, wait_for};
 
 const BIN: &str = "/usr/lib/postgresql/15/bin";
 const READY_PATIENCE: Duration = Duration::from_secs(60);
 
-/// Ends the server when the last test lets go of it. Its superuser is
+/// Ends the server when it is dropped, or with the program. Its superuser is
 /// `postgres`, and it listens on a socket only.
 #[derive(Debug)]
 pub struct Postgres {
     _server: Kept,
     dir: TempDir,
+    /// Databases that others are copies of.
+    templates: Mutex<HashSet<String>>,
 }
 
-static SHARED: Mutex<Weak<Postgres>> = Mutex::new(Weak::new());
+static SHARED: OnceLock<Arc<Postgres>> = OnceLock::new();
 
 /// PostgreSQL refuses to run as root.
 fn as_postgres(program: PathBuf) -> Command {
@@ -37,15 +40,9 @@ fn as_postgres(program: PathBuf) -> Command {
 }
 
 impl Postgres {
-    /// The server that other tests of this program use at this moment, or a new
-    /// one, with this `pg_hba.conf`.
+    /// The server that other tests of this program use, too; the first caller chooses its `pg_hba.conf`.
     pub fn shared(hba: &str) -> Arc<Self> {
-        let mut shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
-        shared.upgrade().unwrap_or_else(|| {
-            let server = Arc::new(Self::start(hba));
-            *shared = Arc::downgrade(&server);
-            server
-        })
+        SHARED.get_or_init(|| Arc::new(Self::start(hba))).clone()
     }
 
     /// A server of the caller alone.
@@ -72,13 +69,14 @@ impl Postgres {
         let mut shell = as_postgres("sh".into());
         shell.stderr(log);
         let sockets = format!("unix_socket_directories={}", dir.path().display());
-        let settings = ["listen_addresses=", "max_connections=200", "fsync=off", &sockets];
+        let settings = ["listen_addresses=", "max_connections=500", "fsync=off", &sockets];
         let data = [OsStr::new("-D"), data.as_os_str()];
         let arguments = data
             .into_iter()
             .chain(settings.into_iter().flat_map(|setting| ["-c".as_ref(), setting.as_ref()]));
         let ended = ("QUIT", dir.path());
-        let server = Self { _server: Kept::start(shell, ended, &bin.join("postgres"), arguments), dir };
+        let server = Kept::start(shell, ended, &bin.join("postgres"), arguments);
+        let server = Self { _server: server, dir, templates: Mutex::default() };
         wait_for("PostgreSQL is ready", READY_PATIENCE, || server.is_ready().then_some(()));
         server
     }
@@ -92,10 +90,37 @@ impl Postgres {
         asked.expect("pg_isready runs").success()
     }
 
+    /// The name of a new database. It is as `fill` makes an empty one, which happens once for all databases of
+    /// the same template.
+    pub fn database_from(&self, template: &str, fill: impl AsyncFnOnce(&str) + Send) -> String {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let mut templates = self.templates.lock().expect("a template that could be made");
+        if templates.insert(template.to_owned()) {
+            self.create_database(template, "template0");
+            // The caller may be within a runtime of its own.
+            std::thread::scope(|scope| scope.spawn(|| runtime().block_on(fill(template))).join())
+                .expect("a filled database");
+        }
+        drop(templates);
+        let name = format!("{template}_{}", NUMBER.fetch_add(1, Ordering::Relaxed));
+        self.create_database(&name, template);
+        name
+    }
+
+    fn create_database(&self, name: &str, template: &str) {
+        let server = format!("host={} user=postgres dbname=postgres", self.dir.path().display());
+        let created = psql(&server, &format!("create database {name} template {template}"));
+        assert!(created.is_ok, "{}", created.err);
+    }
+
     /// Where its socket is.
     pub fn socket_dir(&self) -> &Path {
         self.dir.path()
     }
+}
+
+fn runtime() -> tokio::runtime::Runtime {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime")
 }
 
 impl Drop for Postgres {

@@ -33,12 +33,13 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 use tokio::task::JoinHandle;
+use tokio_postgres::NoTls;
 use tower::ServiceExt;
 
 use crate::engine::NoPostgres;
 
-/// Only the owner of the directory reaches the socket.
-const HBA: &str = "local all all trust\n";
+/// The tests' own sessions and the metastore's are let in; clients of branches sign in as in production.
+pub(crate) const HBA: &str = "local all postgres trust\nlocal all all scram-sha-256\n";
 /// What people are told to go to.
 const URL: &str = "http://127.0.0.1:7070";
 /// Whose account is made first.
@@ -93,7 +94,9 @@ pub(crate) struct Http {
     _tasks: Tasks,
     runtime: Runtime,
     /// Ends after all that uses it.
-    metastore: Postgres,
+    postgres: Arc<Postgres>,
+    /// The database of the metastore.
+    database: String,
 }
 
 static SHARED: Mutex<Weak<Http>> = Mutex::new(Weak::new());
@@ -173,7 +176,6 @@ fn config(control_plane: &ControlPlane, paying: Paying) -> AppConfig {
 
 async fn app(options: ConnectOptions, key: Arc<MasterKey>, paying: Paying) -> App {
     let store = Store::connect(options, PATIENCE).await.expect("a metastore");
-    store.migrate().await.expect("migrations");
     let installation = InstallationId::from_trusted("ins_1");
     store.installation_ensure(&installation, true).await.expect("an installation");
     let (host, region) = (HostId::from_trusted("hst_1"), RegionId::from_trusted("local"));
@@ -196,6 +198,11 @@ fn documented() -> HashMap<String, Vec<String>> {
     operations.map(statuses).collect()
 }
 
+fn options(postgres: &Postgres, database: &str) -> ConnectOptions {
+    let options = ConnectOptions::new_without_pgpass().socket(postgres.socket_dir());
+    options.username("postgres").database(database)
+}
+
 /// The answer to a request, and the operation that it was for.
 async fn answer_of(router: Router, request: Request<Body>) -> (Answer, String) {
     let response = router.oneshot(request).await.expect("an answer");
@@ -215,8 +222,11 @@ coppice_test_support::requests!(Http, key);
 impl Http {
     /// Where organizations pay with `paying`.
     pub(crate) fn start(paying: Paying) -> Self {
-        let metastore = Postgres::start(HBA);
-        let options = ConnectOptions::new_without_pgpass().socket(metastore.socket_dir());
+        let postgres = Postgres::shared(HBA);
+        let database = postgres.database_from("metastore", async |name: &str| {
+            let store = Store::connect(options(&postgres, name), PATIENCE).await.expect("a metastore");
+            store.migrate().await.expect("migrations");
+        });
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(1)
             .enable_all()
@@ -225,7 +235,7 @@ impl Http {
         let many = NonZeroU32::new(10_000).expect("it is not zero");
         let key = Arc::new(MasterKey::new(&MasterKey::generate()));
         let (router, app, first, tasks) = runtime.block_on(async {
-            let app = app(options.username("postgres").database("postgres"), key.clone(), paying).await;
+            let app = app(options(&postgres, &database), key.clone(), paying).await;
             app.orb.set_up().await.expect("the metastore answers");
             let first = app.bootstrap.create_first_account(EMAIL, |_| Ok(())).await.expect("an account");
             app.note_set_up();
@@ -240,7 +250,7 @@ impl Http {
             };
             (router(&mut tasks, app.clone(), config, Arc::new(NoClients), None), app, first, tasks)
         });
-        Self { router, app, first, key, documented: documented(), _tasks: tasks, runtime, metastore }
+        Self { router, app, first, key, documented: documented(), _tasks: tasks, runtime, postgres, database }
     }
 
     /// The first organization's id.
@@ -344,11 +354,10 @@ impl Http {
 
     /// Waits until so many statements on the metastore wait for a lock.
     pub(crate) async fn locks_waited_for(&self, count: i64) {
-        let mut config = tokio_postgres::Config::new();
-        config.host_path(self.metastore.socket_dir()).user("postgres").dbname("postgres");
-        let (client, connection) = config.connect(tokio_postgres::NoTls).await.expect("a connection");
+        let (client, connection) = self.superuser().connect(NoTls).await.expect("a connection");
         tokio::spawn(connection);
-        let waiting = "select count(*) from pg_stat_activity where wait_event_type = 'Lock'";
+        let waiting = "select count(*) from pg_stat_activity
+            where wait_event_type = 'Lock' and datname = current_database()";
         while client.query_one(waiting, &[]).await.expect("a count").get::<_, i64>(0) < count {}
     }
 
@@ -376,10 +385,9 @@ impl Http {
 
     /// Does what an operator does.
     pub(crate) fn operate<T>(&self, work: impl AsyncFnOnce(&Store, &MasterKey) -> T) -> T {
-        let options = ConnectOptions::new_without_pgpass().socket(self.metastore.socket_dir());
-        let options = options.username("postgres").database("postgres");
         self.runtime.block_on(async {
-            let store = Store::connect(options, PATIENCE).await.expect("a metastore");
+            let store =
+                Store::connect(options(&self.postgres, &self.database), PATIENCE).await.expect("a metastore");
             work(&store, &self.key).await
         })
     }
@@ -420,11 +428,15 @@ impl Http {
         })
     }
 
+    fn superuser(&self) -> tokio_postgres::Config {
+        let mut config = tokio_postgres::Config::new();
+        config.host_path(self.postgres.socket_dir()).user("postgres").dbname(&self.database);
+        config
+    }
+
     fn in_metastore<T>(&self, work: impl AsyncFnOnce(&tokio_postgres::Client) -> T) -> T {
         self.runtime.block_on(async {
-            let mut config = tokio_postgres::Config::new();
-            config.host_path(self.metastore.socket_dir()).user("postgres").dbname("postgres");
-            let (client, connection) = config.connect(tokio_postgres::NoTls).await.expect("a connection");
+            let (client, connection) = self.superuser().connect(NoTls).await.expect("a connection");
             let connection = tokio::spawn(connection);
             let found = work(&client).await;
             drop(client);

@@ -11,7 +11,7 @@ use crate::with_rows;
 #[tokio::test]
 async fn names_that_clients_make_up_take_no_more_than_their_rows() {
     let server = Postgres::shared();
-    let (store, mut sql) = with_rows(&server.database().await).await;
+    let (store, mut sql) = with_rows(&server.database()).await;
     let branch = BranchId::from_trusted("aaaaaaaaaaaaaaaaaaaaaaaaaa");
     sqlx::raw_sql(
         "insert into awake_periods (branch_id, cause) values ('aaaaaaaaaaaaaaaaaaaaaaaaaa', 'creation')",

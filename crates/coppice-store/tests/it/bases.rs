@@ -43,7 +43,7 @@ fn room(busy: &[&str]) -> Room {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_base_is_noted_once_however_often_it_is() {
     let server = Postgres::shared();
-    let (store, mut sql) = with_rows(&server.database().await).await;
+    let (store, mut sql) = with_rows(&server.database()).await;
     let (name, volume) = ("one".to_owned(), VolumeId::from_trusted("v"));
     let base = BaseRow { name, volume, taken_at: Utc::now(), bytes: 1, new_bytes: 1, log_end: None };
     for _ in 0..2 {
@@ -56,7 +56,7 @@ async fn a_base_is_noted_once_however_often_it_is() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_base_is_due_at_the_time_of_its_branch_and_after_a_day() {
     let server = Postgres::shared();
-    let (store, mut sql) = with_rows(&server.database().await).await;
+    let (store, mut sql) = with_rows(&server.database()).await;
     sql.execute("update volumes set state = 'admitted', stored_lsn = '0/1'").await.unwrap();
     let due = async || {
         let due = store.base_due(&HostId::from_trusted("h"), Duration::ZERO, &room(&[]), &[]).await.unwrap();
@@ -79,7 +79,7 @@ async fn a_base_is_due_at_the_time_of_its_branch_and_after_a_day() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_moment_is_made_from_the_newest_base_that_was_complete_by_then() {
     let server = Postgres::shared();
-    let (store, mut sql) = with_rows(&server.database().await).await;
+    let (store, mut sql) = with_rows(&server.database()).await;
     let volume = VolumeId::from_trusted("v");
     assert_eq!(store.base_span(&volume).await.unwrap(), None);
     for days in [1, 3, 5] {
@@ -100,7 +100,7 @@ async fn a_moment_is_made_from_the_newest_base_that_was_complete_by_then() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_branch_keeps_bases_for_as_long_as_it_says_and_one_from_before() {
     let server = Postgres::shared();
-    let (store, mut sql) = with_rows(&server.database().await).await;
+    let (store, mut sql) = with_rows(&server.database()).await;
     for days in [1, 3, 5, 9] {
         base(&mut sql, &format!("{days}d"), &format!("{days} days")).await;
     }
@@ -130,7 +130,7 @@ async fn a_branch_keeps_bases_for_as_long_as_it_says_and_one_from_before() {
 #[tokio::test(flavor = "multi_thread")]
 async fn bases_of_what_a_branch_was_go_some_days_after_its_version() {
     let server = Postgres::shared();
-    let (store, mut sql) = with_rows(&server.database().await).await;
+    let (store, mut sql) = with_rows(&server.database()).await;
     sql.execute(
         "insert into volumes (id, host_id, branch_id, state, account, image_major, image_minor)
          select 'former', host_id, branch_id, 'admitted', account + 1, image_major, image_minor from volumes where id = 'v'",
@@ -158,7 +158,7 @@ async fn bases_of_what_a_branch_was_go_some_days_after_its_version() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_drill_is_due_of_the_branch_whose_last_one_is_longest_ago_and_of_one_that_is_waited_for() {
     let server = Postgres::shared();
-    let (store, mut sql) = with_rows(&server.database().await).await;
+    let (store, mut sql) = with_rows(&server.database()).await;
     sql.execute("update volumes set state = 'admitted'").await.unwrap();
     let branch = BranchId::from_trusted("aaaaaaaaaaaaaaaaaaaaaaaaaa");
     let (host, week) = (HostId::from_trusted("h"), Duration::from_secs(7 * 86_400));
@@ -233,7 +233,7 @@ async fn three(sql: &mut PgConnection) -> [BranchId; 3] {
 #[tokio::test(flavor = "multi_thread")]
 async fn drills_go_by_turns_of_holders() {
     let server = Postgres::shared();
-    let (store, mut sql) = with_rows(&server.database().await).await;
+    let (store, mut sql) = with_rows(&server.database()).await;
     let branches = three(&mut sql).await;
     let mut held = vec![];
     for _ in &branches {
@@ -249,7 +249,7 @@ async fn drills_go_by_turns_of_holders() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_base_that_can_not_be_read_keeps_no_other_one_from_being_verified() {
     let server = Postgres::shared();
-    let (store, mut sql) = with_rows(&server.database().await).await;
+    let (store, mut sql) = with_rows(&server.database()).await;
     let branches = three(&mut sql).await;
     let mut unread = vec![];
     for _ in &branches {
@@ -263,7 +263,7 @@ async fn a_base_that_can_not_be_read_keeps_no_other_one_from_being_verified() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_log_belongs_into_the_store_but_where_none_is_kept_and_no_base_can_be_made() {
     let server = Postgres::shared();
-    let (store, mut sql) = with_rows(&server.database().await).await;
+    let (store, mut sql) = with_rows(&server.database()).await;
     sql.execute("update volumes set state = 'admitted', stored_lsn = '0/7'").await.unwrap();
     let logs = async || {
         let logs = store.log_stored(&HostId::from_trusted("h")).await.unwrap();
@@ -292,7 +292,7 @@ async fn a_log_belongs_into_the_store_but_where_none_is_kept_and_no_base_can_be_
 #[tokio::test(flavor = "multi_thread")]
 async fn a_branch_whose_newest_base_is_not_in_the_store_gets_another_and_its_log_goes_on_behind_that() {
     let server = Postgres::shared();
-    let (store, mut sql) = with_rows(&server.database().await).await;
+    let (store, mut sql) = with_rows(&server.database()).await;
     sql.execute("update volumes set state = 'admitted', stored_lsn = '0/7'").await.unwrap();
     sql.execute("update branches set created_at = now() - interval '1 hour'").await.unwrap();
     back_up_at(&mut sql, TimeDelta::hours(3), false).await;
@@ -326,7 +326,7 @@ async fn a_branch_whose_newest_base_is_not_in_the_store_gets_another_and_its_log
 #[tokio::test(flavor = "multi_thread")]
 async fn a_damaged_base_is_followed_within_an_hour_by_one_that_takes_nothing_over_from_it() {
     let server = Postgres::shared();
-    let (store, mut sql) = with_rows(&server.database().await).await;
+    let (store, mut sql) = with_rows(&server.database()).await;
     sql.execute("update volumes set state = 'admitted', stored_lsn = '0/1'").await.unwrap();
     sql.execute("update branches set created_at = now() - interval '1 day'").await.unwrap();
     back_up_at(&mut sql, TimeDelta::hours(5), false).await;
@@ -353,7 +353,7 @@ async fn a_damaged_base_is_followed_within_an_hour_by_one_that_takes_nothing_ove
 #[tokio::test(flavor = "multi_thread")]
 async fn a_holder_with_many_branches_keeps_no_other_from_their_first_base() {
     let server = Postgres::shared();
-    let (store, mut sql) = with_rows(&server.database().await).await;
+    let (store, mut sql) = with_rows(&server.database()).await;
     sql.execute(
         "insert into users (id, email, name) values ('many', 'many@example.com', ''), ('few', 'few@example.com', '');
          insert into organizations (id, name) values ('many', 'many'), ('few', 'few');

@@ -133,7 +133,7 @@ async fn rows(sql: &mut PgConnection) -> Vec<String> {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_older_claim_writes_nothing_that_the_newest_does() {
     let server = Postgres::shared();
-    let (store, mut sql) = with_rows(&server.database().await).await;
+    let (store, mut sql) = with_rows(&server.database()).await;
     for (name, write) in WRITES {
         sqlx::raw_sql(MANY_THINGS_TO_DO).execute(&mut sql).await.unwrap();
         // The older one is of an earlier start, and is the later of its start.

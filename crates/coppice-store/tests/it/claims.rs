@@ -25,7 +25,7 @@ async fn claim(store: &Store, token: ClaimToken) -> bool {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_older_claim_can_neither_be_taken_nor_report() {
     let server = Postgres::shared();
-    let (store, _) = with_rows(&server.database().await).await;
+    let (store, _) = with_rows(&server.database()).await;
     let (older, newer) = (ClaimToken::new(1, 1), ClaimToken::new(1, 2));
     assert!(claim(&store, older).await);
     assert!(claim(&store, newer).await, "the same host claims again");
@@ -44,7 +44,7 @@ async fn an_older_claim_can_neither_be_taken_nor_report() {
 #[tokio::test(flavor = "multi_thread")]
 async fn another_host_waits_until_the_lease_is_over() {
     let server = Postgres::shared();
-    let (store, mut sql) = with_rows(&server.database().await).await;
+    let (store, mut sql) = with_rows(&server.database()).await;
     assert!(claim(&store, ClaimToken::new(1, 1)).await);
     // Its volume moves to another host, whose epoch is newer.
     let statements = "insert into hosts values ('g', 'local', 'y', 'b', 9, now());
@@ -63,7 +63,7 @@ async fn another_host_waits_until_the_lease_is_over() {
 #[tokio::test(flavor = "multi_thread")]
 async fn many_clients_at_once_are_one_wake() {
     let server = Postgres::shared();
-    let (store, mut sql) = with_rows(&server.database().await).await;
+    let (store, mut sql) = with_rows(&server.database()).await;
     sqlx::raw_sql("update branches set goal = 'hibernated', state = 'hibernated'")
         .execute(&mut sql)
         .await
@@ -93,7 +93,7 @@ async fn many_clients_at_once_are_one_wake() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_branch_that_is_awake_is_not_woken_again() {
     let server = Postgres::shared();
-    let (store, mut sql) = with_rows(&server.database().await).await;
+    let (store, mut sql) = with_rows(&server.database()).await;
     sqlx::raw_sql("update branches set goal = 'hibernated', state = 'hibernated'")
         .execute(&mut sql)
         .await

@@ -5,7 +5,7 @@ use crate::with_rows;
 
 async fn assert_refused(statement: &'static str, constraint: &str) {
     let server = Postgres::shared();
-    let (_, mut sql) = with_rows(&server.database().await).await;
+    let (_, mut sql) = with_rows(&server.database()).await;
     let error = sqlx::raw_sql(statement).execute(&mut sql).await.unwrap_err();
     let found = error.as_database_error().and_then(|error| error.constraint());
     assert!(found.is_some_and(|found| found.starts_with(constraint)), "{error}");

@@ -17,8 +17,7 @@ const ROWS: &str = "
 #[tokio::test(flavor = "multi_thread")]
 async fn a_deleted_organization_is_forgotten_with_its_rows_after_30_days() {
     let server = Postgres::shared();
-    let (store, mut sql) = connect(&server.database().await).await;
-    store.migrate().await.unwrap();
+    let (store, mut sql) = connect(&server.database()).await;
     sqlx::raw_sql(ROWS).execute(&mut sql).await.unwrap();
     assert_eq!(store.organization_purge().await.unwrap(), 1);
     for table in

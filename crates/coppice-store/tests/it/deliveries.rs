@@ -58,7 +58,7 @@ fn end(next: AfterAttempt, status: u16) -> AttemptEnd {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_event_goes_to_those_that_want_it_and_were_there_when_it_was_published() {
     let server = Postgres::shared();
-    let (store, mut sql) = with_rows(&server.database().await).await;
+    let (store, mut sql) = with_rows(&server.database()).await;
     store.event_publish().await.unwrap();
     let all = webhook(&store, "all", &[], &[]).await;
     let members = webhook(&store, "members", &["member.added"], &[]).await;
@@ -83,7 +83,7 @@ async fn an_event_goes_to_those_that_want_it_and_were_there_when_it_was_publishe
 #[tokio::test(flavor = "multi_thread")]
 async fn two_that_claim_at_once_get_different_deliveries_and_each_is_claimed_again_after_its_lease() {
     let server = Postgres::shared();
-    let (store, mut sql) = with_rows(&server.database().await).await;
+    let (store, mut sql) = with_rows(&server.database()).await;
     store.event_publish().await.unwrap();
     webhook(&store, "w", &[], &[]).await;
     happen(&store, &mut sql, 40).await;
@@ -120,7 +120,7 @@ async fn two_that_claim_at_once_get_different_deliveries_and_each_is_claimed_aga
 #[tokio::test(flavor = "multi_thread")]
 async fn an_attempt_ends_a_delivery_or_puts_it_off_and_it_can_be_begun_anew() {
     let server = Postgres::shared();
-    let (store, mut sql) = with_rows(&server.database().await).await;
+    let (store, mut sql) = with_rows(&server.database()).await;
     store.event_publish().await.unwrap();
     let id = webhook(&store, "w", &[], &[]).await;
     happen(&store, &mut sql, 1).await;
@@ -148,7 +148,7 @@ async fn an_attempt_ends_a_delivery_or_puts_it_off_and_it_can_be_begun_anew() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_receiver_that_is_gone_gets_nothing_more_until_it_is_turned_on_again() {
     let server = Postgres::shared();
-    let (store, mut sql) = with_rows(&server.database().await).await;
+    let (store, mut sql) = with_rows(&server.database()).await;
     store.event_publish().await.unwrap();
     let (id, other) = (webhook(&store, "w", &[], &[]).await, webhook(&store, "v", &[], &[]).await);
     happen(&store, &mut sql, 3).await;
@@ -176,7 +176,7 @@ async fn a_receiver_that_is_gone_gets_nothing_more_until_it_is_turned_on_again()
 #[tokio::test(flavor = "multi_thread")]
 async fn a_receiver_that_was_gone_turns_off_no_webhook_that_has_another_one_by_now() {
     let server = Postgres::shared();
-    let (store, mut sql) = with_rows(&server.database().await).await;
+    let (store, mut sql) = with_rows(&server.database()).await;
     store.event_publish().await.unwrap();
     let id = webhook(&store, "w", &[], &[]).await;
     happen(&store, &mut sql, 2).await;
@@ -192,7 +192,7 @@ async fn a_receiver_that_was_gone_turns_off_no_webhook_that_has_another_one_by_n
 #[tokio::test(flavor = "multi_thread")]
 async fn a_replaced_secret_signs_for_a_day() {
     let server = Postgres::shared();
-    let (store, mut sql) = with_rows(&server.database().await).await;
+    let (store, mut sql) = with_rows(&server.database()).await;
     store.event_publish().await.unwrap();
     let id = webhook(&store, "w", &[], &[]).await;
     let mut tx = store.begin().await.unwrap();
@@ -218,7 +218,7 @@ async fn a_replaced_secret_signs_for_a_day() {
 #[tokio::test(flavor = "multi_thread")]
 async fn deliveries_are_tried_by_turns_of_owners_and_who_is_slow_comes_after_all_others() {
     let server = Postgres::shared();
-    let (store, mut sql) = with_rows(&server.database().await).await;
+    let (store, mut sql) = with_rows(&server.database()).await;
     store.event_publish().await.unwrap();
     for id in ["one", "two", "other"] {
         webhook(&store, id, &["member.added"], &[]).await;

@@ -34,7 +34,7 @@ async fn run(sql: &mut PgConnection, statement: &'static str) {
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_committed_late_comes_behind_what_was_read_before() {
     let server = Postgres::shared();
-    let options = server.database().await;
+    let options = server.database();
     let (store, mut sql) = with_rows(&options).await;
     let (_, start) = types_after(&store, 0).await;
     run(
@@ -63,7 +63,7 @@ async fn several_that_publish_at_once_number_everything_once_and_readers_miss_no
     const WRITERS: usize = 4;
     const EACH: usize = 40;
     let server = Postgres::shared();
-    let options = server.database().await;
+    let options = server.database();
     let (store, mut sql) = with_rows(&options).await;
     let (_, start) = types_after(&store, 0).await;
     run(&mut sql, "insert into users (id, email, name) select 'u' || n, n || '@example.com', '' from generate_series(1, 160) n").await;
@@ -104,7 +104,7 @@ async fn several_that_publish_at_once_number_everything_once_and_readers_miss_no
 #[tokio::test(flavor = "multi_thread")]
 async fn the_life_of_a_branch_is_told_once_each() {
     let server = Postgres::shared();
-    let (store, mut sql) = with_rows(&server.database().await).await;
+    let (store, mut sql) = with_rows(&server.database()).await;
     let (told, mut last) = types_after(&store, 0).await;
     assert_eq!(told, ["key.created", "branch.created"]);
     let id = BranchId::from_trusted(BRANCH);
@@ -162,7 +162,7 @@ async fn the_life_of_a_branch_is_told_once_each() {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_event_of_a_branch_says_where_it_is_and_when_it_ends() {
     let server = Postgres::shared();
-    let (store, mut sql) = with_rows(&server.database().await).await;
+    let (store, mut sql) = with_rows(&server.database()).await;
     run(&mut sql, "update branches set expires_at = '2999-01-02 03:04:05.678+00', expiry_told = '2999-01-02 03:04:05.678+00'").await;
     let only = EventFilter {
         types: Some(vec!["branch.expiring".to_owned()]),
@@ -194,7 +194,7 @@ async fn an_event_of_a_branch_says_where_it_is_and_when_it_ends() {
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_undone_is_not_told_and_what_is_old_or_too_much_is_forgotten() {
     let server = Postgres::shared();
-    let (store, mut sql) = with_rows(&server.database().await).await;
+    let (store, mut sql) = with_rows(&server.database()).await;
     let (_, start) = types_after(&store, 0).await;
     run(&mut sql, "insert into users (id, email, name) values ('u', 'u@example.com', '')").await;
     let mut tx = store.begin().await.unwrap();

@@ -18,7 +18,7 @@ const BRANCH: &str = "aaaaaaaaaaaaaaaaaaaaaaaaaa";
 
 /// A metastore with a project that is mapped.
 async fn with_mapping(server: &Postgres) -> (Store, PgConnection, GithubRepository) {
-    let (store, sql) = with_rows(&server.database().await).await;
+    let (store, sql) = with_rows(&server.database()).await;
     let organization = OrganizationId::from_trusted("o");
     let link = GithubInstallationId::from_trusted("ghi_1");
     store.github_installation_insert(&link, &organization, 7, &[REPOSITORY]).await.unwrap();

@@ -86,7 +86,7 @@ async fn admitted(sql: &mut PgConnection, id: &str) {
 #[tokio::test(flavor = "multi_thread")]
 async fn whatever_is_made_of_data_of_before_a_hand_over_knows_those_who_had_it() {
     let server = Postgres::shared();
-    let (store, mut sql) = with_rows(&server.database().await).await;
+    let (store, mut sql) = with_rows(&server.database()).await;
     admitted(&mut sql, "v").await;
     assert!(!made(&store, "version", Of::Now("v")).await, "it was nobody else's");
     admitted(&mut sql, "version").await;
@@ -129,7 +129,7 @@ async fn whatever_is_made_of_data_of_before_a_hand_over_knows_those_who_had_it()
 #[tokio::test(flavor = "multi_thread")]
 async fn copies_that_are_made_after_all_volumes_were_lost_may_know_those_of_before() {
     let server = Postgres::shared();
-    let (store, mut sql) = with_rows(&server.database().await).await;
+    let (store, mut sql) = with_rows(&server.database()).await;
     admitted(&mut sql, "v").await;
     hand_over(&store).await;
     store.branch_claim(&branch(), &HostId::from_trusted("h"), token(), 60).await.unwrap();
@@ -146,7 +146,7 @@ async fn copies_that_are_made_after_all_volumes_were_lost_may_know_those_of_befo
 #[tokio::test(flavor = "multi_thread")]
 async fn volumes_that_are_there_already_are_as_old_as_they_can_be() {
     let server = Postgres::shared();
-    let options = server.database().await;
+    let options = server.empty_database();
     let mut sql = PgConnection::connect_with(&options).await.unwrap();
     migrate_before(&mut sql, 630).await;
     sqlx::raw_sql(ROWS).execute(&mut sql).await.unwrap();

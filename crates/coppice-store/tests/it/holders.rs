@@ -18,7 +18,7 @@ async fn invite(store: &Store, organization: &str) -> Option<u32> {
 #[tokio::test(flavor = "multi_thread")]
 async fn invitations_count_for_the_owner_also_when_their_organization_is_deleted() {
     let server = Postgres::shared();
-    let (store, mut sql) = with_rows(&server.database().await).await;
+    let (store, mut sql) = with_rows(&server.database()).await;
     sqlx::raw_sql(
         "insert into users (id, email, name) values ('many', 'many@example.com', ''), ('few', 'few@example.com', '');
          insert into organizations (id, name) values ('a', 'a'), ('b', 'b'), ('c', 'c'), ('nobodys', 'n');
@@ -60,7 +60,7 @@ async fn invitations_count_for_the_owner_also_when_their_organization_is_deleted
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_measured_is_told_with_who_answers_for_it() {
     let server = Postgres::shared();
-    let (store, mut sql) = with_rows(&server.database().await).await;
+    let (store, mut sql) = with_rows(&server.database()).await;
     let host = HostId::from_trusted("h");
     let holder = async || {
         let found = store.metric_instances(&host).await.unwrap();
@@ -99,7 +99,7 @@ async fn settle(store: &Store, name: &str, is_email_verified: bool, guest_of: Op
 #[tokio::test(flavor = "multi_thread")]
 async fn guests_of_somebody_and_their_guests_are_one_holder_until_their_address_is_shown_to_be_theirs() {
     let server = Postgres::shared();
-    let (store, _) = with_rows(&server.database().await).await;
+    let (store, _) = with_rows(&server.database()).await;
     let holder = async |name| store.organization_holder(&OrganizationId::from_trusted(name)).await.unwrap();
     settle(&store, "host", true, None).await;
     settle(&store, "first", false, Some("host")).await;

@@ -31,7 +31,7 @@ async fn sent(store: &Store, count: u32) -> Vec<String> {
 #[tokio::test(flavor = "multi_thread")]
 async fn who_has_many_letters_sent_keeps_nobody_elses_waiting() {
     let server = Postgres::shared();
-    let (store, mut sql) = with_rows(&server.database().await).await;
+    let (store, mut sql) = with_rows(&server.database()).await;
     sqlx::raw_sql(
         "insert into users (id, email, name) values ('many', 'many@example.com', ''), ('few', 'few@example.com', '');
          insert into organizations (id, name) values ('a', 'a'), ('b', 'b'), ('c', 'c');

@@ -41,7 +41,7 @@ async fn in_force(store: &Store) -> [bool; 2] {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_login_is_in_force_as_long_as_its_key_could_be_shown_it() {
     let server = Postgres::shared();
-    let (store, mut sql) = with_rows(&server.database().await).await;
+    let (store, mut sql) = with_rows(&server.database()).await;
     sqlx::raw_sql(KEYS).execute(&mut sql).await.unwrap();
     let new = KeptPassword { sealed: b"sealed".to_vec(), verifier: "SCRAM".to_owned() };
     for (key, role) in keys().iter().zip([DatabaseRole::Writer, DatabaseRole::Reader]) {

@@ -69,7 +69,6 @@ async fn connect(options: &ConnectOptions) -> (Store, PgConnection) {
 
 async fn with_rows(options: &ConnectOptions) -> (Store, PgConnection) {
     let (store, mut sql) = connect(options).await;
-    store.migrate().await.unwrap();
     sqlx::raw_sql(ROWS).execute(&mut sql).await.unwrap();
     (store, sql)
 }

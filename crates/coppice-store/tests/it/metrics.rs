@@ -19,7 +19,7 @@ fn noon() -> DateTime<Utc> {
 
 /// A store in which everything until `now` is merged.
 async fn at(server: &Postgres, now: DateTime<Utc>) -> (Store, PgConnection) {
-    let (store, mut sql) = with_rows(&server.database().await).await;
+    let (store, mut sql) = with_rows(&server.database()).await;
     sqlx::query("update metric_progress set quarters = $1, hours = $1")
         .bind(now)
         .execute(&mut sql)

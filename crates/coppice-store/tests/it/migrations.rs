@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use coppice_store::Store;
 use sqlx::migrate::Migrator;
-use sqlx::{Connection, PgConnection};
+use sqlx::{AssertSqlSafe, Connection, PgConnection};
 
 use crate::postgres::Postgres;
 use crate::{ROWS, connect};
@@ -25,16 +25,24 @@ pub(crate) async fn migrate_before(sql: &mut PgConnection, version: i64) {
     migrate_to(sql, ALL.migrations.iter().filter(|migration| migration.version < version).count()).await;
 }
 
+/// Whether what [`ROWS`] has is there, after so many migrations and others.
+async fn has_rows(sql: &mut PgConnection, count: usize) {
+    for table in ["organizations", "projects", "branches", "volumes", "instances", "api_keys"] {
+        assert_eq!(rows_of(sql, table).await, 1, "{table} after migration {count}");
+    }
+}
+
 async fn rows_of(sql: &mut PgConnection, table: &str) -> i64 {
     let query = format!("select count(*) from {table}");
-    sqlx::query_scalar(sqlx::AssertSqlSafe(query)).fetch_one(sql).await.unwrap()
+    sqlx::query_scalar(AssertSqlSafe(query)).fetch_one(sql).await.unwrap()
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn every_earlier_schema_with_rows_becomes_the_newest_one() {
+async fn earlier_schemas_with_rows_become_the_newest_one() {
     let server = Postgres::shared();
-    for count in 1..ALL.migrations.len() {
-        let options = server.database().await;
+    // A migration and rows of the schema before it have a test of their own.
+    for count in (1..ALL.migrations.len()).step_by(16) {
+        let options = server.empty_database();
         let mut sql = PgConnection::connect_with(&options).await.unwrap();
         migrate_to(&mut sql, count).await;
         sqlx::raw_sql(ROWS).execute(&mut sql).await.unwrap();
@@ -43,9 +51,7 @@ async fn every_earlier_schema_with_rows_becomes_the_newest_one() {
         let (store, _) = connect(&options).await;
         let export = store.migrate_after_export(exports.path()).await.unwrap();
         assert!(export.is_some_and(|path| path.exists()), "an export is taken first");
-        for table in ["organizations", "projects", "branches", "volumes", "instances", "api_keys"] {
-            assert_eq!(rows_of(&mut sql, table).await, 1, "{table} after migration {count}");
-        }
+        has_rows(&mut sql, count).await;
         let applied: i64 = rows_of(&mut sql, "_sqlx_migrations").await;
         assert_eq!(applied as usize, ALL.migrations.len());
         assert_eq!(store.migrate_after_export(exports.path()).await.unwrap(), None, "nothing is left to do");
@@ -53,9 +59,26 @@ async fn every_earlier_schema_with_rows_becomes_the_newest_one() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn every_migration_takes_the_rows_of_the_schema_before_it() {
+    let server = Postgres::shared();
+    let mut sql = PgConnection::connect_with(&server.empty_database()).await.unwrap();
+    let rows = ROWS.replace("begin;", "").replace("commit;", "set constraints all immediate;");
+    for (before, migration) in ALL.migrations.iter().enumerate().skip(1) {
+        migrate_to(&mut sql, before).await;
+        let mut tx = sql.begin().await.unwrap();
+        for part in [&rows, migration.sql.as_str()] {
+            let done = sqlx::raw_sql(AssertSqlSafe(part.to_owned())).execute(&mut *tx).await;
+            done.unwrap_or_else(|error| panic!("{}: {error}", migration.version));
+        }
+        has_rows(&mut tx, before).await;
+        tx.rollback().await.unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn branches_of_the_first_schema_keep_the_libraries_that_were_always_preloaded() {
     let server = Postgres::shared();
-    let options = server.database().await;
+    let options = server.empty_database();
     let mut sql = PgConnection::connect_with(&options).await.unwrap();
     migrate_to(&mut sql, 1).await;
     sqlx::raw_sql(ROWS).execute(&mut sql).await.unwrap();
@@ -69,7 +92,7 @@ async fn branches_of_the_first_schema_keep_the_libraries_that_were_always_preloa
 #[tokio::test(flavor = "multi_thread")]
 async fn keys_of_earlier_schemas_get_the_maker_and_the_end_of_the_keys_that_led_to_them() {
     let server = Postgres::shared();
-    let options = server.database().await;
+    let options = server.empty_database();
     let mut sql = PgConnection::connect_with(&options).await.unwrap();
     migrate_to(&mut sql, 11).await;
     sqlx::raw_sql(
@@ -107,7 +130,7 @@ async fn keys_of_earlier_schemas_get_the_maker_and_the_end_of_the_keys_that_led_
 #[tokio::test(flavor = "multi_thread")]
 async fn lengths_of_ranges_lose_their_zeros() {
     let server = Postgres::shared();
-    let options = server.database().await;
+    let options = server.empty_database();
     let mut sql = PgConnection::connect_with(&options).await.unwrap();
     let before = ALL.migrations.iter().take_while(|migration| migration.version < 170).count();
     migrate_to(&mut sql, before).await;
@@ -124,7 +147,7 @@ async fn lengths_of_ranges_lose_their_zeros() {
 #[tokio::test(flavor = "multi_thread")]
 async fn keys_of_earlier_schemas_come_down_from_the_personal_keys_that_led_to_them() {
     let server = Postgres::shared();
-    let options = server.database().await;
+    let options = server.empty_database();
     let mut sql = PgConnection::connect_with(&options).await.unwrap();
     migrate_before(&mut sql, 780).await;
     sqlx::raw_sql(

@@ -11,9 +11,7 @@ use crate::sign_ins::begin_session_of;
 const MAX: i64 = 30;
 
 async fn store() -> (Store, PgConnection) {
-    let (store, sql) = connect(&Postgres::shared().database().await).await;
-    store.migrate().await.unwrap();
-    (store, sql)
+    connect(&Postgres::shared().database()).await
 }
 
 async fn person(store: &Store, name: &str) -> UserId {

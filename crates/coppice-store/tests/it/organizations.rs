@@ -45,7 +45,7 @@ pub(crate) async fn wait_until_it_waits<T>(sql: &mut PgConnection, task: &JoinHa
 #[tokio::test(flavor = "multi_thread")]
 async fn whoever_locks_an_organization_knows_whether_it_is_enabled() {
     let server = Postgres::shared();
-    let (store, mut sql) = with_rows(&server.database().await).await;
+    let (store, mut sql) = with_rows(&server.database()).await;
     let disabling = begin_to_disable(&store).await;
     let other = store.clone();
     let late = tokio::spawn(async move {
@@ -60,7 +60,7 @@ async fn whoever_locks_an_organization_knows_whether_it_is_enabled() {
 #[tokio::test(flavor = "multi_thread")]
 async fn no_client_wakes_a_branch_while_its_organization_is_being_disabled() {
     let server = Postgres::shared();
-    let (store, mut sql) = with_rows(&server.database().await).await;
+    let (store, mut sql) = with_rows(&server.database()).await;
     let asleep = "update branches set goal = 'hibernated', state = 'hibernated'";
     sqlx::raw_sql(asleep).execute(&mut sql).await.unwrap();
     let disabling = begin_to_disable(&store).await;

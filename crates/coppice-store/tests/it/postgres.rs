@@ -1,13 +1,13 @@
 //! Databases of the tests' own server.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
 
-use coppice_store::ConnectOptions;
-use sqlx::{AssertSqlSafe, Connection, PgConnection};
+use coppice_store::{ConnectOptions, Store};
 
 /// Only the owner of the directory reaches the socket.
 const HBA: &str = "local all all trust\n";
+const PATIENCE: Duration = Duration::from_secs(30);
 
 pub(crate) struct Postgres(Arc<coppice_test_support::Postgres>);
 
@@ -22,13 +22,28 @@ impl Postgres {
         options.username("postgres").database(database)
     }
 
-    /// A new, empty database.
-    pub(crate) async fn database(&self) -> ConnectOptions {
-        static NUMBER: AtomicU32 = AtomicU32::new(0);
-        let name = format!("store_{}", NUMBER.fetch_add(1, Ordering::Relaxed));
-        let mut admin = PgConnection::connect_with(&self.options("postgres")).await.unwrap();
-        let create = format!("create database {name}");
-        sqlx::query(AssertSqlSafe(create)).execute(&mut admin).await.unwrap();
-        self.options(&name)
+    /// A new database with the newest schema.
+    pub(crate) fn database(&self) -> ConnectOptions {
+        self.database_from("newest", migrate)
     }
+
+    /// A new database with nothing in it.
+    pub(crate) fn empty_database(&self) -> ConnectOptions {
+        self.database_from("empty", async |_| ())
+    }
+
+    /// A new database like the first one of its kind, which is filled.
+    pub(crate) fn database_from(
+        &self,
+        template: &str,
+        fill: impl AsyncFnOnce(ConnectOptions) + Send,
+    ) -> ConnectOptions {
+        self.options(&self.0.database_from(template, async |name: &str| fill(self.options(name)).await))
+    }
+}
+
+/// Brings a database to the newest schema.
+pub(crate) async fn migrate(options: ConnectOptions) {
+    let store = Store::connect(options, PATIENCE).await.unwrap();
+    store.migrate().await.unwrap();
 }

@@ -8,7 +8,7 @@ use crate::with_rows;
 #[tokio::test(flavor = "multi_thread")]
 async fn answers_of_one_caller_have_a_room_and_those_of_others_their_own() {
     let server = Postgres::shared();
-    let (store, _) = with_rows(&server.database().await).await;
+    let (store, _) = with_rows(&server.database()).await;
     let request = |caller, key| RepeatableRequest { caller, path: "/p", key, body_hash: "b" };
     let room = |requests| Some(AnswerRoom { bytes: 100, requests });
     for (caller, key, length, room, is_kept) in [
@@ -37,7 +37,7 @@ async fn answers_of_one_caller_have_a_room_and_those_of_others_their_own() {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_answer_that_was_kept_with_what_it_tells_of_is_kept_once_and_outlives_a_failure() {
     let server = Postgres::shared();
-    let (store, _) = with_rows(&server.database().await).await;
+    let (store, _) = with_rows(&server.database()).await;
     let request = RepeatableRequest { caller: "a", path: "/p", key: "1", body_hash: "b" };
     let keep = async |answer: &[u8], is_committed: bool| {
         let mut tx = store.begin().await.unwrap();
@@ -65,7 +65,7 @@ async fn an_answer_that_was_kept_with_what_it_tells_of_is_kept_once_and_outlives
 #[tokio::test(flavor = "multi_thread")]
 async fn what_a_request_did_is_known_to_those_that_repeat_it_until_it_is_answered() {
     let server = Postgres::shared();
-    let (store, _) = with_rows(&server.database().await).await;
+    let (store, _) = with_rows(&server.database()).await;
     let request = RepeatableRequest { caller: "a", path: "/p", key: "1", body_hash: "b" };
     let note = async |effect: &str, is_committed: bool| {
         let mut tx = store.begin().await.unwrap();

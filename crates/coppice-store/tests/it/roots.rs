@@ -59,7 +59,7 @@ async fn copy(store: &Store, parent: &BranchId, name: &str) -> BranchId {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_copy_of_a_copy_has_the_root_of_both_also_when_those_are_deleted() {
     let server = Postgres::shared();
-    let (store, _) = with_rows(&server.database().await).await;
+    let (store, _) = with_rows(&server.database()).await;
     let base = BranchId::from_trusted(BASE);
     let child = copy(&store, &base, "child").await;
     let grandchild = copy(&store, &child, "grandchild").await;
@@ -78,7 +78,7 @@ async fn a_copy_of_a_copy_has_the_root_of_both_also_when_those_are_deleted() {
 #[tokio::test(flavor = "multi_thread")]
 async fn copies_that_are_there_already_get_their_roots() {
     let server = Postgres::shared();
-    let options = server.database().await;
+    let options = server.empty_database();
     let mut sql = PgConnection::connect_with(&options).await.unwrap();
     migrate_before(&mut sql, 190).await;
     sqlx::raw_sql(ROWS).execute(&mut sql).await.unwrap();

@@ -31,7 +31,7 @@ async fn begin(store: &Store, name: &str) {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_rotation_that_goes_on_is_not_replaced_and_ends_with_its_own_password() {
     let server = Postgres::shared();
-    let (store, _) = with_rows(&server.database().await).await;
+    let (store, _) = with_rows(&server.database()).await;
     let token = claimed(&store).await;
     begin(&store, "first").await;
     begin(&store, "second").await;
@@ -52,7 +52,7 @@ async fn a_rotation_that_goes_on_is_not_replaced_and_ends_with_its_own_password(
 #[tokio::test(flavor = "multi_thread")]
 async fn a_branch_is_not_ready_before_its_server_was_told() {
     let server = Postgres::shared();
-    let (store, mut sql) = with_rows(&server.database().await).await;
+    let (store, mut sql) = with_rows(&server.database()).await;
     let asleep =
         "update branches set goal = 'hibernated', state = 'hibernated', verifiers_checkpoint = '0/1'";
     sqlx::raw_sql(asleep).execute(&mut sql).await.unwrap();

@@ -8,7 +8,7 @@ use crate::with_rows;
 #[tokio::test(flavor = "multi_thread")]
 async fn every_sealed_column_of_the_schema_is_in_the_list() {
     let server = Postgres::shared();
-    let (store, mut sql) = with_rows(&server.database().await).await;
+    let (store, mut sql) = with_rows(&server.database()).await;
     let query = "select table_name::text, column_name::text from information_schema.columns
                  where table_schema = 'public' and data_type = 'bytea' and column_name like '%\\_sealed'
                  order by 1, 2";
@@ -24,7 +24,7 @@ async fn every_sealed_column_of_the_schema_is_in_the_list() {
 #[tokio::test(flavor = "multi_thread")]
 async fn values_are_read_page_by_page_and_replaced_where_they_did_not_change() {
     let server = Postgres::shared();
-    let (store, mut sql) = with_rows(&server.database().await).await;
+    let (store, mut sql) = with_rows(&server.database()).await;
     let rows = "insert into idempotent_requests (caller, path, key, body_hash, status, answer_sealed)
                 select 'c', 'p', i::text, '', 200, int4send(i) from generate_series(1, 450) i";
     sqlx::raw_sql(rows).execute(&mut sql).await.unwrap();

@@ -40,7 +40,7 @@ async fn others_are_answered(store: &Store) {
 #[tokio::test(flavor = "multi_thread")]
 async fn who_waits_for_much_leaves_connections_to_others() {
     let server = Postgres::shared();
-    let options = server.database().await;
+    let options = server.database();
     let (store, mut sql) = with_rows(&options).await;
     let mut lock = PgConnection::connect_with(&options).await.unwrap();
     let mut lock = lock.begin().await.unwrap();

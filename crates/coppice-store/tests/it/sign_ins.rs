@@ -26,7 +26,6 @@ pub(crate) fn soon() -> DateTime<Utc> {
 /// A store with one user, whose password has the hash `old`.
 pub(crate) async fn with_user(options: &ConnectOptions, is_email_verified: bool) -> (Store, PgConnection) {
     let (store, sql) = connect(options).await;
-    store.migrate().await.unwrap();
     let mut tx = store.begin().await.unwrap();
     let email = "ada@example.com";
     let new =
@@ -155,7 +154,7 @@ async fn a_new_password_ends(mut redeeming: Tx, store: &Store, sql: &mut PgConne
 #[tokio::test(flavor = "multi_thread")]
 async fn who_knew_the_password_before_it_was_set_is_not_signed_in_after() {
     let server = Postgres::shared();
-    let (store, mut sql) = with_user(&server.database().await, true).await;
+    let (store, mut sql) = with_user(&server.database(), true).await;
     assert!(sign_in(&store, "before", Some("old")).await);
     assert!(set_password(&store).await);
     assert_eq!(rows(&mut sql, "browser_sessions").await, 0);
@@ -172,7 +171,7 @@ async fn who_knew_the_password_before_it_was_set_is_not_signed_in_after() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_session_that_has_ended_meanwhile_sets_no_password() {
     let server = Postgres::shared();
-    let (store, mut sql) = with_user(&server.database().await, true).await;
+    let (store, mut sql) = with_user(&server.database(), true).await;
     sqlx::raw_sql("update users set password = null").execute(&mut sql).await.unwrap();
     assert!(sign_in(&store, "ended", None).await && sign_in(&store, "own", None).await);
     store.browser_session_end("ended").await.unwrap();
@@ -188,7 +187,7 @@ async fn a_session_that_has_ended_meanwhile_sets_no_password() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_new_password_leaves_one_session_under_another_secret() {
     let server = Postgres::shared();
-    let (store, mut sql) = with_user(&server.database().await, true).await;
+    let (store, mut sql) = with_user(&server.database(), true).await;
     assert!(sign_in(&store, "elsewhere", Some("old")).await && sign_in(&store, "here", Some("old")).await);
     sqlx::raw_sql("update browser_sessions set signed_in_at = now() - interval '1 hour'")
         .execute(&mut sql)
@@ -213,7 +212,7 @@ async fn a_new_password_leaves_one_session_under_another_secret() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_code_that_is_being_redeemed_gives_no_session_that_outlives_a_new_password() {
     let server = Postgres::shared();
-    let (store, mut sql) = with_user(&server.database().await, true).await;
+    let (store, mut sql) = with_user(&server.database(), true).await;
     let mut tx = store.begin().await.unwrap();
     store.code_insert_in_tx(&mut tx, &code()).await.unwrap();
     tx.commit().await.unwrap();
@@ -227,7 +226,7 @@ async fn a_code_that_is_being_redeemed_gives_no_session_that_outlives_a_new_pass
 #[tokio::test(flavor = "multi_thread")]
 async fn a_device_that_is_being_connected_gets_no_session_that_outlives_a_new_password() {
     let server = Postgres::shared();
-    let (store, mut sql) = with_user(&server.database().await, true).await;
+    let (store, mut sql) = with_user(&server.database(), true).await;
     let new = NewDevice {
         code_hash: "code",
         user_code_hash: "user code",
@@ -270,7 +269,7 @@ async fn add_passkey(store: &Store, id: &str, credential: &Value) -> Addition {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_passkey_is_a_second_factor_and_the_first_one_ends_what_was_begun_without() {
     let server = Postgres::shared();
-    let (store, mut sql) = with_user(&server.database().await, true).await;
+    let (store, mut sql) = with_user(&server.database(), true).await;
     assert!(sign_in(&store, "browser", Some("old")).await);
     assert_eq!(add_passkey(&store, "a", &json!(1)).await, Addition::First);
     assert_eq!(rows(&mut sql, "browser_sessions").await, 0);
@@ -296,7 +295,7 @@ async fn a_passkey_is_a_second_factor_and_the_first_one_ends_what_was_begun_with
 #[tokio::test(flavor = "multi_thread")]
 async fn a_passkey_counts_as_it_was_when_it_was_asked_and_each_question_once() {
     let server = Postgres::shared();
-    let (store, _) = with_user(&server.database().await, true).await;
+    let (store, _) = with_user(&server.database(), true).await;
     assert!(sign_in(&store, "browser", Some("old")).await);
     let (first, second) = (json!({ "counter": 1 }), json!({ "counter": 2 }));
     add_passkey(&store, "a", &first).await;
@@ -324,7 +323,7 @@ async fn a_passkey_counts_as_it_was_when_it_was_asked_and_each_question_once() {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_last_second_factor_is_not_removed_by_the_way() {
     let server = Postgres::shared();
-    let (store, mut sql) = with_user(&server.database().await, true).await;
+    let (store, mut sql) = with_user(&server.database(), true).await;
     assert!(sign_in(&store, "browser", Some("old")).await);
     add_passkey(&store, "a", &json!(1)).await;
     assert!(sign_in_by(&store, "browser", None, &Methods::password().and_key()).await);
@@ -350,7 +349,7 @@ async fn the_last_second_factor_is_not_removed_by_the_way() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_second_factor_ends_also_the_session_it_is_added_in() {
     let server = Postgres::shared();
-    let (store, mut sql) = with_user(&server.database().await, true).await;
+    let (store, mut sql) = with_user(&server.database(), true).await;
     assert!(sign_in(&store, "browser", Some("old")).await);
     add_second_factor(&store, APP).await;
     assert_eq!(rows(&mut sql, "browser_sessions").await, 0);
@@ -359,7 +358,7 @@ async fn a_second_factor_ends_also_the_session_it_is_added_in() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_password_alone_begins_no_session_while_a_second_factor_is_added_or_after() {
     let server = Postgres::shared();
-    let (store, mut sql) = with_user(&server.database().await, true).await;
+    let (store, mut sql) = with_user(&server.database(), true).await;
     let mut adding = store.begin().await.unwrap();
     let add = "update users set has_second_factor = true";
     sqlx::query(add).execute(&mut *adding).await.unwrap();
@@ -377,7 +376,7 @@ async fn a_password_alone_begins_no_session_while_a_second_factor_is_added_or_af
 #[tokio::test(flavor = "multi_thread")]
 async fn what_was_allowed_in_a_browser_that_is_signed_out_meanwhile_comes_to_nothing() {
     let server = Postgres::shared();
-    let (store, _) = with_user(&server.database().await, true).await;
+    let (store, _) = with_user(&server.database(), true).await;
     assert!(sign_in(&store, "browser", Some("old")).await);
     let mut tx = store.begin().await.unwrap();
     assert!(store.browser_session_lives_in_tx(&mut tx, &user(), "browser").await.unwrap());
@@ -392,7 +391,7 @@ async fn an_account_is_reclaimed_once_and_only_where_nobody_had_verified_it() {
     let server = Postgres::shared();
     let new = UserId::from_trusted("usr_2");
     for is_email_verified in [true, false] {
-        let (store, mut sql) = with_user(&server.database().await, is_email_verified).await;
+        let (store, mut sql) = with_user(&server.database(), is_email_verified).await;
         assert!(sign_in(&store, "browser", Some("old")).await);
         add_second_factor(&store, APP).await;
         let found = store.user_by_verified_email(&new, "ADA@example.com", "", true).await.unwrap();
@@ -416,7 +415,7 @@ async fn an_account_is_reclaimed_once_and_only_where_nobody_had_verified_it() {
 #[tokio::test(flavor = "multi_thread")]
 async fn who_takes_an_account_is_told_what_let_somebody_in_and_is_let_in_by_their_own() {
     let server = Postgres::shared();
-    let (store, mut sql) = with_user(&server.database().await, false).await;
+    let (store, mut sql) = with_user(&server.database(), false).await;
     assert!(sign_in(&store, "browser", Some("old")).await);
     let mut tx = store.begin().await.unwrap();
     assert!(begin_session(&store, &mut tx).await);
@@ -454,7 +453,7 @@ async fn who_takes_an_account_is_told_what_let_somebody_in_and_is_let_in_by_thei
 #[tokio::test(flavor = "multi_thread")]
 async fn the_last_places_are_remembered_from_which_somebody_signed_in() {
     let server = Postgres::shared();
-    let (store, mut sql) = with_user(&server.database().await, true).await;
+    let (store, mut sql) = with_user(&server.database(), true).await;
     let is_known =
         async |email: &str, source: &str| store.sign_in_source_is_known(email, source).await.unwrap();
     assert!(!is_known("ada@example.com", "home").await);

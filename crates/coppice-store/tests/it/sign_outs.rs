@@ -52,7 +52,7 @@ async fn end_beside(store: &Store, how: End, sql: &mut PgConnection, tx: &mut Tx
 
 /// A store with one user, who is signed in at a browser that was not used for two hours.
 async fn with_browser(server: &Postgres) -> (Store, PgConnection) {
-    let (store, mut sql) = with_user(&server.database().await, true).await;
+    let (store, mut sql) = with_user(&server.database(), true).await;
     assert!(sign_in(&store, "browser", None).await);
     let unused = "update browser_sessions set last_seen_at = now() - interval '2 hours'";
     sqlx::raw_sql(unused).execute(&mut sql).await.unwrap();

@@ -113,7 +113,7 @@ const ACTS: [(&str, Act, &str); 7] = [
 #[tokio::test(flavor = "multi_thread")]
 async fn volumes_are_wanted_until_their_branch_is_not() {
     let server = Postgres::shared();
-    let (store, mut sql) = with_rows(&server.database().await).await;
+    let (store, mut sql) = with_rows(&server.database()).await;
     assert!(store.branch_claim(&branch(), &host(), TOKEN, LEASE).await.unwrap().is_some());
     sqlx::raw_sql(MANY_VOLUMES).execute(&mut sql).await.unwrap();
     let wanted = async || {
@@ -135,7 +135,7 @@ async fn volumes_are_wanted_until_their_branch_is_not() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_copy_that_can_not_be_made_keeps_what_it_is_to_be_made_of_for_a_day() {
     let server = Postgres::shared();
-    let (store, mut sql) = with_rows(&server.database().await).await;
+    let (store, mut sql) = with_rows(&server.database()).await;
     assert!(store.branch_claim(&branch(), &host(), TOKEN, LEASE).await.unwrap().is_some());
     let parent = "insert into volumes (id, host_id, state, account, image_major, image_minor)
                       values ('parent', 'h', 'admitted', 20, 18, 0);
@@ -160,7 +160,7 @@ async fn a_copy_that_can_not_be_made_keeps_what_it_is_to_be_made_of_for_a_day() 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_a_branch_lets_go_of_is_named_once() {
     let server = Postgres::shared();
-    let (store, mut sql) = with_rows(&server.database().await).await;
+    let (store, mut sql) = with_rows(&server.database()).await;
     assert!(store.branch_claim(&branch(), &host(), TOKEN, LEASE).await.unwrap().is_some());
     for (what, act, let_go_of) in ACTS {
         for is_named in [false, true] {
@@ -180,7 +180,7 @@ async fn what_a_branch_lets_go_of_is_named_once() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_branch_that_is_deleted_while_it_is_replaced_is_kept_as_it_is_then() {
     let server = Postgres::shared();
-    let (store, mut sql) = with_rows(&server.database().await).await;
+    let (store, mut sql) = with_rows(&server.database()).await;
     sqlx::raw_sql(MANY_VOLUMES).execute(&mut sql).await.unwrap();
     sqlx::raw_sql("update volumes set state = 'admitted'").execute(&mut sql).await.unwrap();
     let mut replacing = store.begin().await.unwrap();
@@ -198,7 +198,7 @@ async fn a_branch_that_is_deleted_while_it_is_replaced_is_kept_as_it_is_then() {
 #[tokio::test(flavor = "multi_thread")]
 async fn what_was_named_although_it_is_there_is_not_named_any_more() {
     let server = Postgres::shared();
-    let options = server.database().await;
+    let options = server.database();
     let (_, mut sql) = with_rows(&options).await;
     sqlx::raw_sql(MANY_VOLUMES).execute(&mut sql).await.unwrap();
     sqlx::raw_sql(NAME_ALL).execute(&mut sql).await.unwrap();
@@ -212,7 +212,7 @@ async fn what_was_named_although_it_is_there_is_not_named_any_more() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_branch_that_is_not_to_run_gets_no_volume_for_a_replica() {
     let server = Postgres::shared();
-    let (store, mut sql) = with_rows(&server.database().await).await;
+    let (store, mut sql) = with_rows(&server.database()).await;
     assert!(store.branch_claim(&branch(), &host(), TOKEN, LEASE).await.unwrap().is_some());
     sqlx::raw_sql(MANY_VOLUMES).execute(&mut sql).await.unwrap();
     assert!(delete(&store).await);
@@ -233,7 +233,7 @@ insert into branch_versions
 #[tokio::test(flavor = "multi_thread")]
 async fn a_version_that_makes_room_is_named() {
     let server = Postgres::shared();
-    let (store, mut sql) = with_rows(&server.database().await).await;
+    let (store, mut sql) = with_rows(&server.database()).await;
     assert!(store.branch_claim(&branch(), &host(), TOKEN, LEASE).await.unwrap().is_some());
     sqlx::raw_sql(MANY_VOLUMES).execute(&mut sql).await.unwrap();
     sqlx::raw_sql(MANY_VERSIONS).execute(&mut sql).await.unwrap();

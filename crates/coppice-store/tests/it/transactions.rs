@@ -32,7 +32,7 @@ async fn given_up_after<T>(turns: u32, work: impl Future<Output = T>) -> Option<
 #[tokio::test(flavor = "multi_thread")]
 async fn a_transaction_that_is_given_up_while_it_begins_is_not_left_open() {
     let server = Postgres::shared();
-    let (store, mut sql) = with_rows(&server.database().await).await;
+    let (store, mut sql) = with_rows(&server.database()).await;
     for turns in 1..=TURNS {
         drop(given_up_after(turns, store.begin()).await);
         let is_over = async {

@@ -23,7 +23,7 @@ fn id(letter: char) -> BranchId {
 
 /// A metastore with the branches a, b and c, each a child of the one before.
 async fn with_tree(server: &Postgres) -> (Store, PgConnection) {
-    let (store, mut sql) = with_rows(&server.database().await).await;
+    let (store, mut sql) = with_rows(&server.database()).await;
     for (parent, new) in [('a', 'b'), ('b', 'c')] {
         let [parent, new] = [parent, new].map(|letter| id(letter).to_string());
         let copy = format!(

@@ -23,7 +23,7 @@ fn known(sealed: Option<&[u8]>) -> Option<KeptVerifier> {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_client_is_told_apart_by_its_own_role_alone() {
     let server = Postgres::shared();
-    let (store, _) = with_rows(&server.database().await).await;
+    let (store, _) = with_rows(&server.database()).await;
     let token = ClaimToken::new(1, 1);
     store.branch_claim(&branch(), &HostId::from_trusted("h"), token, 60).await.unwrap().unwrap();
     assert_eq!(kept(&store, "app").await, None, "nothing was kept");
@@ -50,7 +50,7 @@ async fn a_client_is_told_apart_by_its_own_role_alone() {
 #[tokio::test(flavor = "multi_thread")]
 async fn verifiers_that_were_kept_together_get_a_row_each() {
     let server = Postgres::shared();
-    let (store, mut sql) = with_rows(&server.database().await).await;
+    let (store, mut sql) = with_rows(&server.database()).await;
     let together = "update branches set verifiers_sealed = 'all', verifiers_checkpoint = '0/1'";
     sqlx::raw_sql(together).execute(&mut sql).await.unwrap();
     assert_eq!(store.verifiers_together().await.unwrap(), Some((branch(), b"all".to_vec())));

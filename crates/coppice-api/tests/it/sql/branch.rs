@@ -28,8 +28,8 @@ use tokio::net::{TcpListener, UnixStream};
 use tokio::sync::OnceCell;
 use tower::ServiceExt as _;
 
-/// Clients sign in as in production; the tests' own session is let in.
-const HBA: &str = "local all postgres trust\nlocal all all scram-sha-256\n";
+use crate::http::HBA;
+
 pub(crate) const DOMAIN: &str = "db.example.test";
 pub(crate) const PASSWORD: &str = "p@ss word/+é";
 /// The same as a part of a URL.

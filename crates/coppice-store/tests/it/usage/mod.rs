@@ -14,8 +14,19 @@ use coppice_core::{BranchId, OrganizationId};
 use coppice_store::{Store, StoredBytes, UsageGrouping, UsageQuery, UsageReading, UsageRow, UsageTurn};
 use sqlx::{AssertSqlSafe, PgConnection};
 
-use crate::postgres::Postgres;
+use crate::postgres::{Postgres, migrate};
 use crate::{connect, with_rows};
+
+const CLOCK: &str = "create schema test; create table test.clock (at timestamptz);
+    insert into test.clock values ('2026-03-01T11:58:00Z');
+    create function public.now() returns timestamptz language sql stable
+        as $$ select at from test.clock $$;
+    create function public.clock_timestamp() returns timestamptz language sql stable
+        as $$ select at from test.clock $$";
+/// A copy of a database has none of its settings.
+const FIND_CLOCK: &str = "do $$ begin
+        execute format('alter database %I set search_path = public, pg_catalog', current_database());
+    end $$";
 
 /// A metastore whose clock the test sets, with an organization `o` and a project `p`.
 pub(crate) struct Metered {
@@ -30,22 +41,14 @@ pub(crate) struct Metered {
 impl Metered {
     pub(crate) async fn new() -> Self {
         let server = Postgres::shared();
-        let options = server.database().await;
+        let options = server.database_from("metered", async |options| {
+            let (_, mut sql) = connect(&options).await;
+            sqlx::raw_sql(CLOCK).execute(&mut sql).await.unwrap();
+            sqlx::raw_sql(FIND_CLOCK).execute(&mut sql).await.unwrap();
+            migrate(options).await;
+        });
         let (_, mut sql) = connect(&options).await;
-        sqlx::raw_sql(
-            "create schema test; create table test.clock (at timestamptz);
-             insert into test.clock values ('2026-03-01T11:58:00Z');
-             create function public.now() returns timestamptz language sql stable
-                 as $$ select at from test.clock $$;
-             create function public.clock_timestamp() returns timestamptz language sql stable
-                 as $$ select at from test.clock $$;
-             do $$ begin
-                 execute format('alter database %I set search_path = public, pg_catalog', current_database());
-             end $$",
-        )
-        .execute(&mut sql)
-        .await
-        .unwrap();
+        sqlx::raw_sql(FIND_CLOCK).execute(&mut sql).await.unwrap();
         let (store, mut sql) = with_rows(&options).await;
         sqlx::raw_sql("delete from branches").execute(&mut sql).await.unwrap();
         let (other, _) = connect(&options).await;
