@@ -76,6 +76,10 @@ impl Diff {
         let (before, inside): (Vec<_>, Vec<_>) =
             self.statements.iter().partition(|statement| statement.before_transaction);
         let mut out: String = head.lines().map(|line| format!("-- {}\n", comment(line))).collect();
+        // By which it was looked at what are quotes.
+        if !self.statements.is_empty() {
+            out.push_str("SET standard_conforming_strings = on;\n");
+        }
         before.iter().for_each(|statement| statement.write(&mut out));
         if !inside.is_empty() {
             out.push_str("BEGIN;\nSET LOCAL check_function_bodies = off;\nSET LOCAL search_path = '';\n");
@@ -231,7 +235,21 @@ mod tests {
         assert_eq!(made.sql, "CREATE SCHEMA s");
         assert_eq!(owned.sql, "ALTER SCHEMA s OWNER TO \"x\nDROP TABLE y; --\"");
         let script = found.script("of\nDROP TABLE z");
-        assert!(script.starts_with("-- of\n-- DROP TABLE z\nBEGIN;\n"), "{script}");
+        assert!(
+            script.starts_with("-- of\n-- DROP TABLE z\nSET standard_conforming_strings = on;\nBEGIN;\n"),
+            "{script}"
+        );
+    }
+
+    #[test]
+    fn a_definition_that_is_more_than_one_is_to_be_looked_at_by_a_person() {
+        let view = r#"{"kind":"view","class":1259,"oid":20001,"name":"s.v","schema":"s","materialized":false,
+            "definition":" SELECT 1;\n\\! id\nSELECT 1","populated":true}"#;
+        let read = |rows: &[&str]| Schema::read(rows.iter().copied()).expect("rows");
+        let found = diff(read(&[SERVER]), read(&[SERVER, view]));
+        let script = found.script("");
+        assert!(found.statements.iter().any(|statement| statement.manual), "{script}");
+        assert!(script.contains("-- By hand:\n-- Left out, as") && !script.contains("\n\\!"), "{script}");
     }
 
     #[test]

@@ -16,6 +16,7 @@ mod order;
 mod plan;
 mod quote;
 mod schema;
+mod single;
 mod statement;
 mod write;
 

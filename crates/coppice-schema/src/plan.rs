@@ -14,6 +14,7 @@ use crate::item::{Item, Type};
 use crate::order::by_needs;
 use crate::quote::comment;
 use crate::schema::{Key, Kind, Node, Schema, part};
+use crate::single::is_single;
 use crate::statement::{Made, Statement};
 use crate::write::alter::{attach, body, common, detach, is_moved};
 use crate::write::columns::is_retyped;
@@ -33,7 +34,7 @@ pub(crate) fn statements(from: &Schema, to: &Schema, fates: &BTreeMap<Key, Fate>
     let late = std::mem::take(&mut plan.late);
     plan.out.extend(late.into_iter().rev());
     plan.drop_all(false);
-    plan.out
+    plan.out.into_iter().map(checked).collect()
 }
 
 struct Plan<'a> {
@@ -130,8 +131,7 @@ impl<'a> Plan<'a> {
     }
 
     fn by_hand(&mut self, what: &str) {
-        let sql = format!("-- {}", comment(what));
-        self.push(Statement { sql, loses_data: false, manual: true, before_transaction: false });
+        self.push(manual(what));
     }
 
     /// Roles are not made: their passwords and rights are not the schema's.
@@ -355,6 +355,19 @@ impl<'a> Plan<'a> {
 fn key_of(item: &Item) -> Option<(&str, &str)> {
     let Item::Constraint(of) = item else { return None };
     Some((&of.on, of.definition.trim_start_matches("PRIMARY KEY ").trim_start_matches("UNIQUE ")))
+}
+
+fn manual(what: &str) -> Statement {
+    let sql = format!("-- {}", comment(what));
+    Statement { sql, loses_data: false, manual: true, before_transaction: false }
+}
+
+/// A statement as it can be carried out unseen, or as a person has to look at it.
+fn checked(statement: Statement) -> Statement {
+    if statement.manual || is_single(&statement.sql) {
+        return statement;
+    }
+    manual(&format!("Left out, as the server's definition is no single statement: {}", statement.sql))
 }
 
 fn statement(sql: String, loses_data: bool) -> Statement {
