@@ -75,7 +75,7 @@ const ENOSPC: i64 = -(libc::ENOSPC as i64);
 type Check = (&'static str, fn(&Scene));
 
 /// The rows of the table, in its order.
-const CHECKS: [Check; 34] = [
+const CHECKS: [Check; 35] = [
     ("run a program of its image, or itself", |s| {
         for program in [s.program.as_str(), "/proc/self/exe"] {
             assert_eq!(s.runs(&format!("exec('{program} --version')")), EPERM, "{program}");
@@ -312,6 +312,18 @@ const CHECKS: [Check; 34] = [
         let line = limits.lines().find(|line| line.starts_with("Max core file size")).expect("a limit");
         let values: Vec<_> = line.split_whitespace().skip(4).take(2).collect();
         assert_eq!(values, ["1", "1"], "which also keeps it from programs that take cores (core(5))");
+    }),
+    ("hold files in memory that an earlier start, or the platform, has read there", |s| {
+        let limits = s.native.text("read('/proc/self/limits')");
+        let line = limits.lines().find(|line| line.starts_with("Max locked memory")).expect("a limit");
+        let values: Vec<_> = line.split_whitespace().skip(3).take(2).collect();
+        assert_eq!(values, ["0", "0"]);
+        s.all_denied(&[
+            (libc::SYS_mlock, [0, 4096, 0]),
+            (libc::SYS_mlockall, [libc::MCL_FUTURE.into(), 0, 0]),
+        ]);
+        let calls = [libc::SYS_sendfile, libc::SYS_splice, libc::SYS_vmsplice, libc::SYS_tee];
+        s.all_denied(&calls.map(|number| (number, [0, 0, 0])));
     }),
     ("take the files that the machine can have open from its neighbours", |s| {
         let limits = s.native.text("read('/proc/self/limits')");

@@ -79,6 +79,9 @@ fn launch() -> Result<std::convert::Infallible, Failure> {
     let files = getrlimit(Resource::Nofile).maximum.map_or(FILES_MAX, |most| most.min(FILES_MAX));
     let files = Rlimit { current: Some(files), maximum: Some(files) };
     setrlimit(Resource::Nofile, files).context("limiting open files")?;
+    // Pages of files count for whoever had them read, and can't be taken back while they are locked.
+    let no_locked = Rlimit { current: Some(0), maximum: Some(0) };
+    setrlimit(Resource::Memlock, no_locked).context("forbidding locked memory")?;
     confine_files(&spec.access)?;
     umask(Mode::from_raw_mode(0o077));
     chdir("/").context("changing the directory")?;

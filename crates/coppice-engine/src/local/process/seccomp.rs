@@ -100,6 +100,11 @@ const DENIED: &[c_long] = &[
     libc::SYS_sendmmsg,
     libc::SYS_recvmsg,
     libc::SYS_recvmmsg,
+    // What holds pages of files in sockets and pipes: they count for whoever had them read, and can't be taken back.
+    libc::SYS_sendfile,
+    libc::SYS_splice,
+    libc::SYS_vmsplice,
+    libc::SYS_tee,
     // What locks a file for everybody who has it open, or tells what others do with it: programs and libraries are the
     // host's own, or everybody's.
     libc::SYS_flock,
