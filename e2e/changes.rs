@@ -22,7 +22,9 @@ fn memory_max(coppice: &Platform, branch: &str) -> Option<u64> {
         std::fs::read_to_string(format!("/proc/{}/cgroup", coppice.postmaster(&coppice.branch_id(branch))));
     let groups = groups.ok()?;
     let group = groups.lines().find_map(|line| line.strip_prefix("0::"))?;
-    std::fs::read_to_string(format!("/sys/fs/cgroup{group}/memory.max")).ok()?.trim().parse().ok()
+    let limited = Path::new(group.trim_start_matches('/')).parent()?;
+    let limit = std::fs::read_to_string(Path::new("/sys/fs/cgroup").join(limited).join("memory.max"));
+    limit.ok()?.trim().parse().ok()
 }
 
 /// Does something while a server can't be stopped.

@@ -1,6 +1,7 @@
 //! What one server may take of the machine: memory, processes, temporary files
 //! and logs.
 
+use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -12,8 +13,8 @@ use rustix::process::{Pid, Signal, kill_process_group};
 use super::{PATIENCE, oldest_and_newest};
 use crate::setup::{PROGRAM, every_release};
 
-/// The platform's cgroup that limits this of a process.
-fn cgroup(pid: u32, controller: &str) -> Option<PathBuf> {
+/// The platform's cgroup that a process is limited by, as this file of it says.
+fn cgroup(pid: u32, file: &str) -> Option<PathBuf> {
     let text = std::fs::read_to_string(format!("/proc/{pid}/cgroup")).expect("a process");
     let root = Path::new("/sys/fs/cgroup");
     let places = |line: &str| {
@@ -21,14 +22,24 @@ fn cgroup(pid: u32, controller: &str) -> Option<PathBuf> {
         let (name, path) = (fields.next().unwrap_or_default(), fields.next().unwrap_or_default());
         let path = path.trim_start_matches('/').to_owned();
         match name {
-            "" => vec![root.join(&path), root.join("unified").join(path)],
+            // The leaf that it is in has no limits of its own.
+            "" => Path::new(&path)
+                .ancestors()
+                .take(2)
+                .flat_map(|path| [root.join(path), root.join("unified").join(path)])
+                .collect(),
             _ => vec![root.join(name).join(path)],
         }
     };
-    let is_ours = |dir: &PathBuf| {
-        dir.iter().any(|part| part == "coppice") && dir.join(format!("{controller}.max")).exists()
-    };
+    let is_ours = |dir: &PathBuf| dir.iter().any(|part| part == "coppice") && dir.join(file).exists();
     text.lines().flat_map(places).find(is_ours)
+}
+
+/// What the memory of a branch's server is charged to.
+fn charged(coppice: &Platform, branch: &str) -> Option<u64> {
+    let postmaster = coppice.postmaster(&coppice.branch_id(branch));
+    let found = ["memory.max", "memory.limit_in_bytes"].iter().find_map(|file| cgroup(postmaster, file))?;
+    Some(std::fs::metadata(found).expect("a cgroup").ino())
 }
 
 /// Sizes of the files below a directory.
@@ -49,7 +60,7 @@ fn one_branch_does_not_take_the_memory_processes_and_disk_of_the_machine() {
         coppice.cli(&["branch", "create", major, "--image", &format!("postgres:{major}"), "--storage", "1"]);
         let postmaster = coppice.postmaster(&coppice.branch_id(major));
 
-        let all = wait_for("its processes are counted", PATIENCE, || cgroup(postmaster, "pids"));
+        let all = wait_for("its processes are counted", PATIENCE, || cgroup(postmaster, "pids.max"));
         let bomb = format!(
             "echo $$ > {}/cgroup.procs; for i in $(seq 600); do sleep 60 & done; wait",
             all.display()
@@ -95,6 +106,12 @@ fn one_branch_does_not_take_the_memory_processes_and_disk_of_the_machine() {
         assert_eq!(coppice.sql(major, kept), "t", "of the log a slot holds so much back");
         let said = coppice.psql(major, "SET max_slot_wal_keep_size = -1");
         assert!(said.err.contains("cannot be changed now"), "{}", said.err);
+
+        let before = wait_for("its memory is counted", PATIENCE, || charged(&coppice, major));
+        coppice.cli(&["branch", "hibernate", major, "--yes"]);
+        coppice.cli(&["branch", "wake", major]);
+        let after = wait_for("its memory is counted again", PATIENCE, || charged(&coppice, major));
+        assert_eq!(after, before, "what one start has read counts at the next one");
     }
     let doctor = coppice.run(&["doctor"]);
     let said = String::from_utf8_lossy(&doctor.stdout).into_owned();

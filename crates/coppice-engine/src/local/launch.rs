@@ -274,7 +274,11 @@ impl Servers {
         .await
     }
 
-    pub(super) fn launch_spec(&self, plan: &ServerPlan<'_>, around: &Surroundings) -> Result<LaunchSpec> {
+    pub(super) async fn launch_spec(
+        &self,
+        plan: &ServerPlan<'_>,
+        around: &Surroundings,
+    ) -> Result<LaunchSpec> {
         let paths = ServerPaths {
             data: &around.data,
             configuration: &around.configuration,
@@ -283,7 +287,8 @@ impl Servers {
             primary: &around.primary,
             password: &around.configuration.join(PASSWORD_FILE),
         };
-        let cgroup = self.leaf(plan.instance).map(|leaf| leaf.ensure(&plan.limits)).transpose()?;
+        let (leaf, limits) = (self.leaf(plan.instance), plan.limits);
+        let cgroup = blocking(move || leaf.map(|leaf| leaf.ensure(&limits)).transpose()).await?;
         let program = plan.image.program(&around.image, "postgres");
         let system = |paths: &[&str]| paths.iter().map(PathBuf::from).collect::<Vec<_>>();
         let mut execute = system(&LOADERS);

@@ -169,7 +169,7 @@ impl Servers {
         .await?;
         failpoint!("server.lock_file_removed");
         let log = self.start_log(plan.instance)?;
-        let spec = self.launch_spec(plan, &surroundings)?;
+        let spec = self.launch_spec(plan, &surroundings).await?;
         let failed = |reason: String| EngineError::StartFailed { instance: plan.instance.clone(), reason };
         let last_words =
             async |pipe: Option<LogPipe>| self.last_words(plan.instance, written_before.clone(), pipe).await;
@@ -214,7 +214,7 @@ impl Servers {
     ) -> Result<()> {
         self.kill(plan.instance, Some(plan.data)).await?;
         let surroundings = self.prepare(plan).await?;
-        let mut spec = self.launch_spec(plan, &surroundings)?;
+        let mut spec = self.launch_spec(plan, &surroundings).await?;
         spec.program = plan.image.program(&surroundings.image, program);
         let data = surroundings.data.display().to_string();
         spec.arguments = arguments.iter().map(|argument| argument.replace("{data}", &data)).collect();
@@ -273,7 +273,7 @@ impl Servers {
         }
         failpoint!("server.stopped");
         if let Some(leaf) = self.leaf(instance) {
-            leaf.remove();
+            leaf.clear();
         }
         Ok(())
     }

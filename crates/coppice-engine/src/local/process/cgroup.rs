@@ -1,6 +1,11 @@
 //! One cgroup leaf per instance: to end all its processes, to know that they
 //! are gone, and to limit them.
 //!
+//! A leaf is made for each start. The directory that it lies in has the limits,
+//! and stays for as long as the instance does, because that is where memory is
+//! charged: pages of files that one start has read are still there at the next
+//! one, which may use them.
+//!
 //! Grouping always uses the unified hierarchy (cgroup v2), which also hybrid
 //! hosts mount: only there `cgroup.kill` ends everything at once. Limits use
 //! whichever hierarchy has the controller.
@@ -19,6 +24,10 @@ const KILL_PATIENCE: Duration = Duration::from_secs(20);
 /// How often it is asked whether it has.
 const KILL_POLL: Duration = Duration::from_millis(1);
 
+/// The leaf, in its instance's directory of the unified hierarchy. No controller
+/// is told of it, so all that is in there counts for that directory.
+const PROCESSES: &str = "processes";
+
 /// What this host offers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cgroups {
@@ -33,6 +42,7 @@ pub struct Cgroups {
 #[derive(Clone, Debug)]
 pub struct Leaf {
     cgroups: Cgroups,
+    /// Of the directories of its instance, below the root of each hierarchy.
     name: PathBuf,
 }
 
@@ -82,6 +92,14 @@ impl Cgroups {
         std::iter::once(&self.unified).chain(self.v1.iter().map(|(_, directory)| directory))
     }
 
+    /// The root of the hierarchy that counts memory, if any does.
+    fn memory_root(&self) -> Option<&PathBuf> {
+        if self.v2.contains(&Controller::Memory) {
+            return Some(&self.unified);
+        }
+        self.v1.iter().find_map(|(one, root)| (*one == Controller::Memory).then_some(root))
+    }
+
     /// The leaf of an instance of the engine `key`.
     pub fn leaf(&self, key: &str, instance: &str) -> Leaf {
         Leaf { cgroups: self.clone(), name: Path::new("coppice").join(key).join(instance) }
@@ -99,15 +117,20 @@ impl Cgroups {
             .collect()
     }
 
-    /// Removes the directories of an engine that has no leaf left.
+    /// Removes the directories of an engine of which nothing runs.
     pub fn remove_parent(&self, key: &str) {
         for root in self.roots() {
-            let _ = fs::remove_dir(root.join("coppice").join(key));
+            let parent = root.join("coppice").join(key);
+            for instance in fs::read_dir(&parent).into_iter().flatten().filter_map(io::Result::ok) {
+                let _ = fs::remove_dir(instance.path());
+            }
+            let _ = fs::remove_dir(parent);
         }
     }
 }
 
 impl Leaf {
+    /// The directories of its instance, that of the unified hierarchy first.
     fn directories(&self) -> impl Iterator<Item = PathBuf> {
         self.cgroups.roots().map(|root| root.join(&self.name))
     }
@@ -116,16 +139,24 @@ impl Leaf {
         self.cgroups.unified.join(&self.name)
     }
 
+    /// Where its processes are.
+    fn place(&self) -> PathBuf {
+        self.unified().join(PROCESSES)
+    }
+
+    /// What its memory is charged to, if that is counted.
+    fn charged(&self) -> Option<PathBuf> {
+        self.cgroups.memory_root().map(|root| root.join(&self.name))
+    }
+
     /// Makes the leaf, in which nothing runs, and sets its limits; returns its
-    /// directory in the unified hierarchy.
+    /// directory. Blocks, and for a while when an earlier start had more memory
+    /// and has filled it with files.
     ///
     /// # Errors
     /// When a directory can't be made or a limit can't be set.
     pub fn ensure(&self, limits: &Limits) -> Result<PathBuf> {
         let action = || format!("making the cgroup {}", self.name.display());
-        // Some kernels (6.18 is one) end at once what is born in a
-        // cgroup that was ever killed, so each start gets a new one.
-        let _ = fs::remove_dir(self.unified());
         for directory in self.directories() {
             fs::create_dir_all(&directory).map_err(EngineError::io(action()))?;
         }
@@ -140,7 +171,12 @@ impl Leaf {
             let action = || format!("{}: setting {}", action(), setting.file);
             setting.write(&directory).map_err(EngineError::io(action()))?;
         }
-        Ok(self.unified())
+        let place = self.place();
+        // Some kernels (6.18 is one) end at once what is born in a
+        // cgroup that was ever killed, so each start gets a new one.
+        let _ = fs::remove_dir(&place);
+        fs::create_dir_all(&place).map_err(EngineError::io(action()))?;
+        Ok(place)
     }
 
     /// Puts the processes of the leaf under the limits of version 1
@@ -153,7 +189,7 @@ impl Leaf {
             text.lines().map(str::to_owned).collect::<HashSet<_>>()
         };
         for directory in self.directories().skip(1) {
-            let (all, limited) = (members(&self.unified()), members(&directory));
+            let (all, limited) = (members(&self.place()), members(&directory));
             for pid in all.difference(&limited).filter(|pid| self.is_home_of(pid)) {
                 // One that has just ended needs no limit.
                 let _ = fs::write(directory.join("cgroup.procs"), pid);
@@ -165,7 +201,7 @@ impl Leaf {
     fn is_home_of(&self, pid: &str) -> bool {
         let text = fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap_or_default();
         let path = text.lines().find_map(|line| line.strip_prefix("0::"));
-        path.is_some_and(|path| Path::new(path).ends_with(&self.name))
+        path.is_some_and(|path| Path::new(path).ends_with(self.name.join(PROCESSES)))
     }
 
     fn enable_controllers(&self) -> io::Result<()> {
@@ -209,13 +245,13 @@ impl Leaf {
     /// CPU time that everything in the leaf has used since it was made. The
     /// kernel counts it with and without the controller.
     pub fn cpu_used(&self) -> Option<Duration> {
-        let text = fs::read_to_string(self.unified().join("cpu.stat")).ok()?;
+        let text = fs::read_to_string(self.place().join("cpu.stat")).ok()?;
         let usage = text.lines().find_map(|line| line.strip_prefix("usage_usec "))?;
         usage.trim().parse().ok().map(Duration::from_micros)
     }
 
-    /// Memory that can't be taken from it without swapping; none where memory
-    /// is not counted from the first process on.
+    /// Memory that can't be taken from its instance without swapping; none where
+    /// memory is not counted from the first process on.
     pub fn memory_bytes(&self) -> Option<u64> {
         let read = |file: &str| fs::read_to_string(self.unified().join(file)).ok();
         let all: u64 = read("memory.current")?.trim().parse().ok()?;
@@ -226,22 +262,45 @@ impl Leaf {
 
     /// Processes in it.
     pub fn processes(&self) -> Vec<u32> {
-        let text = fs::read_to_string(self.unified().join("cgroup.procs")).unwrap_or_default();
+        let text = fs::read_to_string(self.place().join("cgroup.procs")).unwrap_or_default();
         text.lines().filter_map(|line| line.parse().ok()).collect()
     }
 
-    /// Removes the empty leaf. A directory that is still busy is left for the
-    /// next time.
-    pub fn remove(&self) {
-        for directory in self.directories() {
+    /// Removes the empty leaf, and keeps what its memory is charged to. A directory
+    /// that is still busy is left for the next time.
+    pub fn clear(&self) {
+        let _ = fs::remove_dir(self.place());
+        let kept = self.charged();
+        for directory in self.directories().filter(|one| Some(one) != kept.as_ref()) {
             let _ = fs::remove_dir(directory);
+        }
+    }
+
+    /// Removes the empty leaf of an instance that is no more, and whose files are
+    /// gone. A directory that is still busy is left for the next time.
+    pub fn remove(&self) {
+        self.clear();
+        if let Some(charged) = self.charged() {
+            let _ = fs::remove_dir(charged);
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::MetadataExt as _;
+
     use super::*;
+
+    const LIMITS: Limits =
+        Limits { cpu_millis: 1000, cpu_weight: 100, memory_bytes: 256 << 20, processes_max: 200 };
+
+    /// A leaf of the machine's own cgroups, and the key that it is below; none where no others than the
+    /// platform's may be made.
+    fn real_leaf(name: &str) -> Option<(Leaf, String)> {
+        let key = format!("test-{name}-{}", std::process::id());
+        Some((Cgroups::detect()?.leaf(&key, "instance"), key))
+    }
 
     #[test]
     fn what_nothing_limits_is_told() {
@@ -275,5 +334,24 @@ mod tests {
         };
         let (killed, ()) = tokio::join!(leaf.kill(), others);
         killed.expect("it has ended in time");
+    }
+
+    #[test]
+    fn memory_is_charged_to_one_place_over_all_starts() {
+        let Some((leaf, key)) = real_leaf("charged") else { return };
+        let number = |directory: PathBuf| fs::metadata(directory).expect("a directory").ino();
+        let start = || {
+            let place = leaf.ensure(&LIMITS).expect("a cgroup");
+            (leaf.charged().map(number), number(place))
+        };
+        let (first, again) = (start(), start());
+        leaf.clear();
+        let after_stop = start();
+        leaf.remove();
+        let is_left = leaf.directories().any(|directory| directory.exists());
+        leaf.cgroups.remove_parent(&key);
+        assert_eq!((again.0, after_stop.0), (first.0, first.0));
+        assert!(again.1 != first.1 && after_stop.1 != again.1, "each start has a leaf of its own");
+        assert!(!is_left, "with the instance all of it goes");
     }
 }

@@ -4,8 +4,14 @@
 use std::fs;
 use std::io;
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 const CPU_PERIOD_US: u64 = 100_000;
+/// How long files in memory may take to be written out where its limit is to
+/// become smaller than they are.
+const RECLAIM_PATIENCE: Duration = Duration::from_secs(30);
+/// How often that is tried.
+const RECLAIM_POLL: Duration = Duration::from_millis(10);
 
 /// Something of which the kernel can give a cgroup a part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,14 +73,21 @@ impl Setting {
     }
 
     pub(super) fn write(&self, directory: &Path) -> io::Result<()> {
-        match fs::write(directory.join(self.file), &self.value) {
-            Err(_) if self.is_optional => Ok(()),
-            written => written,
+        let started = Instant::now();
+        let is_busy = |error: &io::Error| error.kind() == io::ErrorKind::ResourceBusy;
+        loop {
+            match fs::write(directory.join(self.file), &self.value) {
+                Err(_) if self.is_optional => return Ok(()),
+                Err(error) if is_busy(&error) && started.elapsed() < RECLAIM_PATIENCE => {
+                    std::thread::sleep(RECLAIM_POLL);
+                }
+                written => return written,
+            }
         }
     }
 }
 
-/// Limits of one leaf.
+/// Limits of one instance.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
     /// CPUs in thousandths.
