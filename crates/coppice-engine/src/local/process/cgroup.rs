@@ -16,17 +16,26 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
+
 use super::controllers::{Controller, Limits};
+use super::frozen::{self, Frozen, has_event};
 use crate::{EngineError, Result};
 
 /// How long the kernel may take to end killed processes.
 const KILL_PATIENCE: Duration = Duration::from_secs(20);
 /// How often it is asked whether it has.
 const KILL_POLL: Duration = Duration::from_millis(1);
+/// How often frozen processes are looked through: more than once only where one
+/// waits for a disk, which nothing can freeze.
+const FROZEN_LOOKS_MAX: usize = 10;
 
 /// The leaf, in its instance's directory of the unified hierarchy. No controller
 /// is told of it, so all that is in there counts for that directory.
 const PROCESSES: &str = "processes";
+
+/// Held while a leaf may be frozen: one that is found frozen was left so.
+static MOVING: Mutex<()> = Mutex::new(());
 
 /// What this host offers.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -182,19 +191,57 @@ impl Leaf {
     /// Puts the processes of the leaf under the limits of version 1
     /// controllers, where there are any. A process can't be born there, and
     /// moving it while it starts would make its client wait; so this is done
-    /// afterwards and now and then, and what is forked later inherits it.
+    /// afterwards and now and then, and what is forked later inherits it. Where
+    /// forks are faster than that, all are frozen until they are moved. Blocks.
     pub fn limit_members(&self) {
+        if self.cgroups.v1.is_empty() {
+            return;
+        }
+        let _one = MOVING.lock();
+        frozen::end_left_behind(&self.place());
+        // For this alone no client has to wait, and few servers need more.
+        let has_outside = |directory: PathBuf| !self.outside(&directory).is_empty();
+        if !self.move_members() || !self.limiting().any(has_outside) {
+            return;
+        }
+        let _frozen = Frozen::begin(self.place());
+        for _ in 0..FROZEN_LOOKS_MAX {
+            if !self.move_members() {
+                return;
+            }
+        }
+    }
+
+    /// Moves what it finds outside of a limit, and tells whether that was anything.
+    fn move_members(&self) -> bool {
+        let mut has_found = false;
+        for directory in self.limiting() {
+            for pid in self.outside(&directory) {
+                has_found = true;
+                // One that has just ended needs no limit.
+                if self.is_home_of(&pid) {
+                    let _ = fs::write(directory.join("cgroup.procs"), pid);
+                }
+            }
+        }
+        has_found
+    }
+
+    /// The directories that limit only what is moved there.
+    fn limiting(&self) -> impl Iterator<Item = PathBuf> {
+        self.directories().skip(1)
+    }
+
+    /// Processes of the leaf that are not in this directory. One that has ended
+    /// meanwhile is among them, since it may have forked another one there.
+    fn outside(&self, directory: &Path) -> Vec<String> {
         let members = |directory: &Path| {
             let text = fs::read_to_string(directory.join("cgroup.procs")).unwrap_or_default();
             text.lines().map(str::to_owned).collect::<HashSet<_>>()
         };
-        for directory in self.directories().skip(1) {
-            let (all, limited) = (members(&self.place()), members(&directory));
-            for pid in all.difference(&limited).filter(|pid| self.is_home_of(pid)) {
-                // One that has just ended needs no limit.
-                let _ = fs::write(directory.join("cgroup.procs"), pid);
-            }
-        }
+        // In this order: what is forked in between is in the second one only.
+        let (all, limited) = (members(&self.place()), members(directory));
+        all.difference(&limited).cloned().collect()
     }
 
     /// Whether the process that has this number at this moment lives here.
@@ -220,8 +267,7 @@ impl Leaf {
     /// Whether a process lives in it; one that has ended and was not waited
     /// for does not count.
     pub fn is_populated(&self) -> bool {
-        fs::read_to_string(self.unified().join("cgroup.events"))
-            .is_ok_and(|events| events.lines().any(|line| line == "populated 1"))
+        has_event(&self.unified(), "populated 1")
     }
 
     /// Ends every process in it and returns when they are gone.
@@ -289,6 +335,7 @@ impl Leaf {
 #[cfg(test)]
 mod tests {
     use std::os::unix::fs::MetadataExt as _;
+    use std::process::Command;
 
     use super::*;
 
@@ -353,5 +400,38 @@ mod tests {
         assert_eq!((again.0, after_stop.0), (first.0, first.0));
         assert!(again.1 != first.1 && after_stop.1 != again.1, "each start has a leaf of its own");
         assert!(!is_left, "with the instance all of it goes");
+    }
+
+    #[tokio::test]
+    async fn one_look_limits_also_what_forks_faster_than_it_is_moved() {
+        let Some((leaf, key)) = real_leaf("forks").filter(|(leaf, _)| !leaf.cgroups.v1.is_empty()) else {
+            return;
+        };
+        let place = leaf.ensure(&LIMITS).expect("a cgroup");
+        // Each process of a chain starts the next one and ends.
+        let chains = "next() { next & exit; }; for chain in 1 2 3 4 5 6; do next & done; sleep 600";
+        let mut first = Command::new("sh")
+            .args(["-c", &format!("echo $$ > {}/cgroup.procs; {chains}", place.display())])
+            .spawn()
+            .expect("sh");
+        let deadline = Instant::now() + Duration::from_secs(60);
+        while leaf.processes().len() < 7 && Instant::now() < deadline {
+            tokio::time::sleep(KILL_POLL).await;
+        }
+        leaf.limit_members();
+        let frozen = Frozen::begin(place.clone());
+        let outside: Vec<_> = leaf.limiting().flat_map(|directory| leaf.outside(&directory)).collect();
+        let living = leaf.processes().len();
+        drop(frozen);
+        // As somebody leaves it who ends in between.
+        fs::write(place.join("cgroup.freeze"), "1").expect("it can be frozen");
+        leaf.limit_members();
+        let freeze = fs::read_to_string(place.join("cgroup.freeze")).expect("a file");
+        leaf.kill().await.expect("it ends");
+        first.wait().expect("it has ended");
+        leaf.remove();
+        leaf.cgroups.remove_parent(&key);
+        assert!(outside.is_empty() && living > 1, "{outside:?} of {living}");
+        assert_eq!(freeze.trim(), "0", "it goes on");
     }
 }

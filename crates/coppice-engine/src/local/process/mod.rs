@@ -4,12 +4,13 @@
 //! part that runs in the launched process before it becomes PostgreSQL, with
 //! the [`root`] directory that it makes and the system calls that [`seccomp`]
 //! leaves;
-//! [`cgroup`] groups and limits what it starts, as [`controllers`] are told; [`identity`] recognises it
-//! again later.
+//! [`cgroup`] groups and limits what it starts, as [`controllers`] are told, and has it [`frozen`] where it
+//! would get away from that; [`identity`] recognises it again later.
 
 pub mod cgroup;
 pub mod controllers;
 mod failure;
+mod frozen;
 pub mod identity;
 pub mod launch;
 mod root;
