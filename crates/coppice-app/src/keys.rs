@@ -4,8 +4,9 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use chrono::Utc;
-use coppice_core::access::{AskedExpiry, Caller, Grant, Principal, Scope, check_fresh};
+use coppice_core::access::{AskedExpiry, Caller, CredentialId, Grant, Principal, Scope, check_fresh};
 use coppice_core::api_key::{ApiKey, ApiKeyKind, ApiKeySecret};
+use coppice_core::limits::KEY_MAKERS_MAX;
 use coppice_core::operation::needs_fresh_sign_in;
 use coppice_core::{ApiKeyId, Error, ErrorCode, Result};
 use coppice_store::{DeletedKey, NewApiKey, ReachedBranch, ReachedProject, Store, Tx};
@@ -132,6 +133,7 @@ impl Keys {
                 format!("no more than {max} API keys are allowed"),
             ));
         }
+        self.check_makers(&mut tx, &caller.credential).await?;
         let row = NewApiKey {
             id: &id,
             principal: of,
@@ -146,6 +148,24 @@ impl Keys {
         let key = self.store.key_insert_in_tx(&mut tx, &row).await?;
         commit_with_answer(tx, None).await?;
         Ok((key, secret))
+    }
+
+    /// Whether what somebody shows may make a key: each key keeps a line to all that led to it.
+    ///
+    /// # Errors
+    /// `api_key_limit_reached`
+    async fn check_makers(&self, tx: &mut Tx, maker: &CredentialId) -> Result<()> {
+        let Some(maker) = maker.key() else { return Ok(()) };
+        if self.store.key_makers_count_in_tx(tx, maker).await? < KEY_MAKERS_MAX {
+            return Ok(());
+        }
+        Err(Error::invalid(
+            ErrorCode::ApiKeyLimitReached,
+            format!(
+                "this key comes from {KEY_MAKERS_MAX} others, each made with the one before, and makes no more: \
+                 sign in, and make the key from there"
+            ),
+        ))
     }
 
     /// Makes sure that these keys get no more, until the transaction ends.

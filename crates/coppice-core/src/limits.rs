@@ -41,6 +41,8 @@ impl Default for OrganizationLimits {
 
 /// Organizations that one user may own.
 pub const ORGANIZATIONS_OWNED_MAX: u32 = 100;
+/// Keys that led to a key, each made with the one before.
+pub const KEY_MAKERS_MAX: u32 = 50;
 /// Webhooks of an organization.
 pub const WEBHOOKS_MAX: u32 = 10;
 /// Instances of a branch: the primary and its replicas.

@@ -186,6 +186,13 @@ impl Store {
         Ok(u32::try_from(count).unwrap_or(u32::MAX))
     }
 
+    /// How many keys led to a key, each made with the one before, also where those are gone.
+    pub async fn key_makers_count_in_tx(&self, tx: &mut Tx, key: &ApiKeyId) -> Result<u32> {
+        let query = sqlx::query_scalar("select count(*) from key_lines where key_id = $1");
+        let count: i64 = query.bind(key.as_str()).fetch_one(&mut **tx).await?;
+        Ok(u32::try_from(count).unwrap_or(u32::MAX))
+    }
+
     /// Inserts a key and returns its record.
     pub async fn key_insert_in_tx(&self, tx: &mut Tx, key: &NewApiKey<'_>) -> Result<ApiKey> {
         let (user, organization) = owner(key.principal);
@@ -284,6 +291,24 @@ impl Store {
              returning id, name",
         );
         Ok(query.bind(user).bind(organization).bind(ids).bind(with_made).fetch_all(&mut **tx).await?)
+    }
+
+    /// Forgets what keys that are gone were made with, where none of their branches is there or counts for a
+    /// budget of this month. What keys that are there were made with stays known, also where that is gone.
+    pub async fn key_line_purge(&self) -> Result<()> {
+        sqlx::query(
+            "delete from key_lines l
+             where not exists (select from api_keys k where k.id = l.key_id)
+                 and not exists (
+                     select from usage_branches u where u.made_with = l.key_id
+                         and (exists (select from branches b where b.id = u.branch_id)
+                              or exists (select from usage_periods p where p.branch_id = u.branch_id)
+                              or exists (select from usage_days d where d.branch_id = u.branch_id
+                                             and d.day >= date_trunc('month', now(), 'UTC'))))",
+        )
+        .execute(&self.relaxed)
+        .await?;
+        Ok(())
     }
 
     /// Notes that keys were used, at most once a minute each.

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use coppice_core::limits::KEY_MAKERS_MAX;
 use coppice_test_support::{fields, text_of, wait_for};
 use serde_json::{Value, json};
 
@@ -301,6 +302,28 @@ fn what_a_key_made_goes_with_it_also_where_the_keys_between_are_gone() {
         assert_eq!([&elsewhere, &other].map(works), [401, 200]);
     }
     assert_eq!(http.get(&format!("{USER}?made_with=key_unknown,%20x")).expect(200)["keys"], json!([]));
+}
+
+#[test]
+fn keys_that_made_one_another_come_to_an_end() {
+    let http = shared();
+    let organization = http.new_organization("of keys in a row");
+    let at = format!("/organizations/{organization}/api-keys");
+    let make = |token: &str| http.as_key(token, "POST", &at, Some(&json!({ "name": "next" })));
+    // The caller's own key is the first that led to it.
+    let first = http.new_key(&at, json!({}));
+    let (mut id, mut token) = (text_of(&first["id"]), text_of(&first["token"]));
+    for _ in 1..KEY_MAKERS_MAX {
+        let next = make(&token).expect(201)["key"].clone();
+        assert_eq!(http.with("DELETE", &at, &json!({ "ids": [id] })).status, 204);
+        (id, token) = (text_of(&next["id"]), text_of(&next["token"]));
+    }
+    let message = make(&token).expect_error(400, "api_key_limit_reached");
+    assert!(message.ends_with("makes no more: sign in, and make the key from there"), "{message}");
+    http.as_key(&token, "GET", "/organizations", None).expect(200);
+    let made = http.get(&format!("{at}?made_with={}", text_of(&first["id"]))).expect(200);
+    assert_eq!(made["keys"][0]["id"], json!(id), "it is known what led to it");
+    http.new_key(&at, json!({}));
 }
 
 #[test]

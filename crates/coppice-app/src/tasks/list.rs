@@ -211,6 +211,9 @@ impl App {
         tasks.every("invoices", PURGE, self, |app| async move { app.billing.issue_invoices().await });
         tasks.every("usage_purge", PURGE, self, |app| async move { app.metering.purge().await });
         tasks.every("budget_purge", PURGE, self, |app| async move { app.budgets.purge().await });
+        tasks.every("key_line_purge", PURGE, self, |app| async move {
+            app.store.key_line_purge().await.map_err(Error::from)
+        });
         tasks.every("webhook_secret_purge", PURGE, self, |app| async move {
             app.webhooks.forget_former_secrets().await
         });

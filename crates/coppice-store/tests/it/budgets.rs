@@ -125,3 +125,39 @@ async fn a_client_that_waits_while_a_budget_is_used_up_wakes_nothing() {
     let project = ProjectId::from_trusted("p");
     assert!(metered.store.budget_in_the_way_in_tx(&mut tx, &project, None).await.unwrap().is_some());
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_led_to_a_key_that_is_gone_is_known_while_its_branches_count() {
+    let mut metered = Metered::new().await;
+    let branch = branch_id(1);
+    metered.make(&branch).await;
+    for (key, maker) in [("k1", "k"), ("k2", "k1"), ("k3", "k2")] {
+        let make = format!(
+            "insert into api_keys (id, organization_id, name, preview, hash, scopes, projects, branches,
+                                   created_by_key)
+             values ('{key}', 'o', '', '', '{key}', '{{}}', '{{}}', '{{}}', '{maker}')"
+        );
+        metered.run(&make).await;
+    }
+    let made = "update branches set made_with = 'k2'; update usage_branches set made_with = 'k2';
+                delete from api_keys where id in ('k1', 'k2')";
+    metered.run(made).await;
+    metered.store.key_line_purge().await.unwrap();
+    let left = "select count(*) from key_lines where key_id =";
+    assert_eq!(metered.number(&format!("{left} 'k1'")).await, 0, "it is gone, and made no branch");
+    assert_eq!(metered.number(&format!("{left} 'k2'")).await, 2, "its branch is there");
+    assert_eq!(metered.number(&format!("{left} 'k3'")).await, 3, "it is there");
+
+    let end = format!(
+        "delete from branches; delete from usage_periods;
+         insert into usage_days (branch_id, day, meter, instance_type, quantity)
+             values ('{branch}', '2026-03-01T00:00:00Z', 'awake', 'micro', 1)"
+    );
+    metered.run(&end).await;
+    for (now, count) in [("2026-03-31T23:59:00Z", 2), ("2026-04-01T00:00:00Z", 0)] {
+        metered.set_clock(time(now)).await;
+        metered.store.key_line_purge().await.unwrap();
+        assert_eq!(metered.number(&format!("{left} 'k2'")).await, count, "{now}");
+    }
+    assert_eq!(metered.number(&format!("{left} 'k3'")).await, 3);
+}
