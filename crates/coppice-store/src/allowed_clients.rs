@@ -26,8 +26,8 @@ pub struct AllowedClient {
 }
 
 impl Store {
-    /// The clients that have a session of a person, or would get one without a question; the
-    /// newest first, [`ALLOWED_CLIENTS_LISTED`] at most.
+    /// The clients that have a session of a person, or would get one without a question, as a
+    /// device that was allowed in and has not come for it yet; the newest first, [`ALLOWED_CLIENTS_LISTED`] at most.
     pub async fn allowed_client_list(&self, user: &UserId) -> Result<Vec<AllowedClient>> {
         let query = sqlx::query_as(
             "with allowed as (
@@ -35,7 +35,10 @@ impl Store {
                  from consents where user_id = $1
                  union all
                  select client_id, created_at, scopes, id, is_offline
-                 from sessions where user_id = $1 and idle_until > now() and expires_at > now())
+                 from sessions where user_id = $1 and idle_until > now() and expires_at > now()
+                 union all
+                 select client_id, now(), scopes, null, false
+                 from device_codes where user_id = $1 and state = 'allowed' and expires_at > now())
              select a.client_id, min(a.since) as since, count(distinct a.session) as sessions,
                     bool_or(a.is_offline) as is_offline,
                     coalesce(array_agg(distinct s.scope) filter (where s.scope is not null), '{}') as scopes

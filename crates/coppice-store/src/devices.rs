@@ -137,8 +137,8 @@ impl Store {
         Ok(query.bind(user_code_hash).fetch_optional(&self.pool).await?)
     }
 
-    /// Answers a device that waits; for `is_stale` see [`crate::NewSession::is_stale`]. False when it does not wait any
-    /// more.
+    /// Answers a device that waits; for `is_stale` see [`crate::NewSession::is_stale`]. What it is allowed ends with
+    /// the browser's session if it does not come for it before. False when it does not wait any more.
     pub async fn device_answer_in_tx(
         &self,
         tx: &mut Tx,
@@ -148,7 +148,8 @@ impl Store {
         is_stale: bool,
     ) -> Result<bool> {
         let done = sqlx::query(
-            "update device_codes set state = $2, user_id = $3, signed_in_at = $4, methods = $5, is_stale = $6
+            "update device_codes set state = $2, user_id = $3, signed_in_at = $4, methods = $5, is_stale = $6,
+                 browser_session = $7
              where user_code_hash = $1 and state = 'waiting' and expires_at > now()",
         )
         .bind(user_code_hash)
@@ -157,6 +158,7 @@ impl Store {
         .bind(by.signed_in_at)
         .bind(by.methods.words())
         .bind(is_stale)
+        .bind(&by.id_hash)
         .execute(&mut **tx)
         .await?;
         Ok(done.rows_affected() == 1)

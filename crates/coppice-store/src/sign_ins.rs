@@ -290,7 +290,9 @@ impl Store {
     async fn browser_session_end_in_tx(&self, tx: &mut Tx, id_hash: &str) -> Result<()> {
         for statement in [
             "delete from sessions where browser_session = $1 and not is_offline",
+            // What was allowed and not yet redeemed.
             "delete from authorization_codes where browser_session = $1 and used_at is null",
+            "delete from device_codes where browser_session = $1 and state = 'allowed'",
             "delete from browser_sessions where id_hash = $1",
         ] {
             sqlx::query(statement).bind(id_hash).execute(&mut **tx).await?;

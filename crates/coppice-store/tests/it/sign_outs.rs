@@ -1,10 +1,13 @@
 //! What a browser let in, when its session ends: it ends as well, also what came while it was ending.
 
-use chrono::TimeDelta;
+use chrono::{TimeDelta, Utc};
 use coppice_core::access::{CredentialId, Principal};
 use coppice_core::authentication::Methods;
 use coppice_core::{ApiKeyId, SessionId};
-use coppice_store::{AuthorizationCode, CodeMatch, NewBrowserSession, NewSession, Store, Tx};
+use coppice_store::{
+    AuthorizationCode, BrowserSession, CodeMatch, DeviceState, NewBrowserSession, NewDevice, NewSession,
+    Store, Tx,
+};
 use sqlx::PgConnection;
 use tokio::task::JoinHandle;
 
@@ -145,6 +148,60 @@ async fn nothing_begins_in_a_browser_whose_session_has_ended() {
         }
         assert!(begin(&store, "ses_device", None, false).await, "what began in none");
         assert_eq!(sessions(&mut sql).await, ["ses_device"]);
+    }
+}
+
+/// Lets a device in at the browser.
+async fn allow_device(store: &Store, code: &str) {
+    let typed = format!("typed for {code}");
+    let new = NewDevice {
+        code_hash: code,
+        user_code_hash: &typed,
+        client_id: "app",
+        scopes: &[],
+        resource: "api",
+        address: "127.0.0.1",
+        expires_at: soon(),
+    };
+    assert!(store.device_insert(&new).await.unwrap());
+    let by = BrowserSession {
+        id_hash: "browser".to_owned(),
+        user: user(),
+        email: String::new(),
+        signed_in_at: Utc::now(),
+        was_asked: true,
+        methods: Methods::password(),
+    };
+    let mut tx = store.begin().await.unwrap();
+    assert!(store.device_answer_in_tx(&mut tx, &typed, true, &by, false).await.unwrap());
+    tx.commit().await.unwrap();
+}
+
+/// What a device finds that comes for its answer.
+async fn answer_to_device(store: &Store, code: &str) -> Option<DeviceState> {
+    let mut tx = store.begin().await.unwrap();
+    let found = store.device_poll_in_tx(&mut tx, code, "app", TimeDelta::zero()).await.unwrap();
+    tx.commit().await.unwrap();
+    found.map(|device| device.state)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_device_that_was_let_in_at_a_browser_comes_before_that_is_signed_out_or_gets_nothing() {
+    let server = Postgres::shared();
+    for how in ENDS {
+        let (store, _) = with_browser(&server).await;
+        allow_device(&store, "early").await;
+        assert!(matches!(answer_to_device(&store, "early").await, Some(DeviceState::Allowed { .. })));
+        assert!(store.allowed_client_list(&user()).await.unwrap().is_empty());
+        allow_device(&store, "late").await;
+        let listed = store.allowed_client_list(&user()).await.unwrap();
+        let listed: Vec<_> =
+            listed.iter().map(|client| (client.client_id.as_str(), client.sessions)).collect();
+        assert_eq!(listed, [("app", 0)], "until it comes it can be taken back");
+        end(&store, how).await;
+        assert_eq!(answer_to_device(&store, "late").await, None, "{how:?}");
+        assert_eq!(answer_to_device(&store, "early").await, Some(DeviceState::Redeemed), "{how:?}");
+        assert!(store.allowed_client_list(&user()).await.unwrap().is_empty(), "{how:?}");
     }
 }
 
