@@ -101,37 +101,44 @@ impl Store {
         Ok(())
     }
 
-    /// What a person allowed a client at this place before.
+    /// What a person allowed a client at this place before, for the resource `api` or `agents`: what was allowed for
+    /// the API is for agents, too.
     pub async fn consent_find(
         &self,
         user: &UserId,
         client_id: &str,
         redirect_uri: &str,
+        resource: &str,
     ) -> Result<Option<Vec<String>>> {
         let query = sqlx::query_scalar(
-            "select scopes from consents where user_id = $1 and client_id = $2 and redirect_uri = $3",
+            "select scopes from consents
+             where user_id = $1 and client_id = $2 and redirect_uri = $3 and resource in ('api', $4)",
         );
-        let query = query.bind(user.as_str()).bind(client_id).bind(redirect_uri);
-        Ok(query.fetch_optional(&self.pool).await?)
+        let query = query.bind(user.as_str()).bind(client_id).bind(redirect_uri).bind(resource);
+        let given: Vec<Vec<String>> = query.fetch_all(&self.pool).await?;
+        Ok((!given.is_empty()).then(|| given.concat()))
     }
 
-    /// Keeps what a person allows a client at this place from now on.
+    /// Keeps what a person allows a client at this place from now on, for the resource `api` or `agents`.
     pub async fn consent_grant_in_tx(
         &self,
         tx: &mut Tx,
         user: &UserId,
         client_id: &str,
         redirect_uri: &str,
+        resource: &str,
         scopes: &[String],
     ) -> Result<()> {
         sqlx::query(
-            "insert into consents as c (user_id, client_id, redirect_uri, scopes) values ($1, $2, $3, $4)
-             on conflict (user_id, client_id, redirect_uri) do update set granted_at = now(),
+            "insert into consents as c (user_id, client_id, redirect_uri, resource, scopes)
+             values ($1, $2, $3, $4, $5)
+             on conflict (user_id, client_id, redirect_uri, resource) do update set granted_at = now(),
                  scopes = array(select distinct unnest(c.scopes || excluded.scopes))",
         )
         .bind(user.as_str())
         .bind(client_id)
         .bind(redirect_uri)
+        .bind(resource)
         .bind(scopes)
         .execute(&mut **tx)
         .await?;

@@ -8,6 +8,7 @@ use coppice_core::Error;
 use coppice_oauth::authorize::{AuthorizationRefusal, AuthorizationStep, after_sign_in};
 use coppice_oauth::client::Trust;
 use coppice_oauth::params::Params;
+use coppice_oauth::resource::Resource;
 use coppice_oauth::{OAuthError, OAuthErrorCode};
 
 use super::body::{PageQuery, Posted};
@@ -126,6 +127,7 @@ fn ask(
         is_vouched: authorization.client.trust != Trust::Nobody,
         account: &session.email,
         other_account: Some(&browser.path(&format!("{}?{other}", realm.authorize_path()))),
+        is_for_agents: authorization.request.resource == Resource::Agents,
         scopes: &scopes,
     };
     browser.with_form(pages::consent(&content))

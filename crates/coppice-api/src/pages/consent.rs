@@ -21,6 +21,8 @@ pub(crate) struct ConsentPage<'a> {
     pub(crate) other_account: Option<&'a str>,
     /// Whether somebody else than the client itself says that it is this one.
     pub(crate) is_vouched: bool,
+    /// Whether that is for the tools of agents alone.
+    pub(crate) is_for_agents: bool,
     /// Names of the scopes that will be granted.
     pub(crate) scopes: &'a [&'a str],
 }

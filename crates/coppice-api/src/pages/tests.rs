@@ -58,6 +58,7 @@ fn every_page() -> Vec<(&'static str, Response)> {
         is_vouched: false,
         account: HOSTILE,
         other_account: Some("/in"),
+        is_for_agents: true,
         scopes,
     };
     let confirming = DeviceConfirmationPage {

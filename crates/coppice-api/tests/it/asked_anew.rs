@@ -163,6 +163,9 @@ fn nobody_is_let_in_without_a_second_factor(http: &Http, browser: &str, fresh: &
     http.as_key(fresh, "PUT", &path, Some(&asks(false))).expect(200);
 }
 
+/// Ends a request that is for the tools of agents.
+const OF_AGENTS: &str = "&resource=http%3A%2F%2F127.0.0.1%3A7070%2Fmcp";
+
 /// A platform of its own, where a client of this name has registered itself.
 pub(crate) fn with_client(name: &str) -> Http {
     let http = Http::start(Paying::default());
@@ -183,7 +186,16 @@ pub(crate) fn asked_by_client(http: &Http, browser: &str, prompt: &str) -> Answe
 }
 
 pub(crate) fn allows(http: &Http, browser: &str) {
-    let page = asked_by_client(http, browser, "consent").text();
+    allows_what(http, browser, "consent");
+}
+
+fn allows_what(http: &Http, browser: &str, prompt: &str) {
+    let page = asked_by_client(http, browser, prompt).text();
+    assert_eq!(
+        page.contains("With the tools for agents, and nothing else"),
+        prompt.ends_with(OF_AGENTS),
+        "{page}"
+    );
     let fields = ["csrf", "request", "realm"].iter().fold(Params::default(), |fields, name| {
         fields.with(name, &field(&page, name).replace("&#38;", "&").replace("&amp;", "&"))
     });
@@ -196,18 +208,22 @@ pub(crate) fn allows(http: &Http, browser: &str) {
 #[test]
 fn a_client_that_is_let_in_by_a_browser_that_was_found_is_not_let_in_unasked_later() {
     let http = with_client("editor");
-    let is_let_in = |browser: &str| {
-        let answer = asked_by_client(&http, browser, "none");
+    let is_let_in_for = |browser: &str, resource: &str| {
+        let answer = asked_by_client(&http, browser, &format!("none{resource}"));
         assert!([303, 400].contains(&answer.status), "{}", answer.text());
         answer.status == 303
     };
+    let is_let_in = |browser: &str| is_let_in_for(browser, "");
     let found = signed_in(&http);
     http.metastore("update browser_sessions set signed_in_at = now() - interval '1 hour'");
     allows(&http, &found);
     let own = signed_in(&http);
     assert!(!is_let_in(&found) && !is_let_in(&own));
+    allows_what(&http, &own, &format!("consent{OF_AGENTS}"));
+    assert!(is_let_in_for(&own, OF_AGENTS), "who just showed who they are is asked once");
+    assert!(!is_let_in(&own), "the tools of agents are not the whole API");
     allows(&http, &own);
-    assert!(is_let_in(&own), "who just showed who they are is asked once");
+    assert!(is_let_in(&own) && is_let_in_for(&own, OF_AGENTS));
 
     let user = UserId::from_trusted(text_of(&http.get("/user").expect(200)["id"]));
     http.operate(async |store, _| {

@@ -85,7 +85,8 @@ impl Identity {
         if !client.remembers_consent(place) {
             return Ok(false);
         }
-        let given = self.store.consent_find(&session.user, &client.id, place).await?;
+        let given =
+            self.store.consent_find(&session.user, &client.id, place, request.resource.as_str()).await?;
         Ok(given.is_some_and(|given| Scopes::from_trusted(given).covers(&request.scopes)))
     }
 
@@ -163,8 +164,10 @@ impl Identity {
         self.check_goes_on(&mut tx, session).await?;
         let place = &request.destination.redirect_uri;
         if is_remembered && client.remembers_consent(place) {
-            let scopes = request.scopes.words();
-            self.store.consent_grant_in_tx(&mut tx, &session.user, &client.id, place, scopes).await?;
+            let (resource, scopes) = (request.resource.as_str(), request.scopes.words());
+            self.store
+                .consent_grant_in_tx(&mut tx, &session.user, &client.id, place, resource, scopes)
+                .await?;
         }
         Ok(tx)
     }

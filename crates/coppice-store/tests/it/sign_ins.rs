@@ -115,7 +115,8 @@ async fn set_password(store: &Store) -> bool {
 /// Keeps that the user allows a client something.
 async fn allow(store: &Store) {
     let mut tx = store.begin().await.unwrap();
-    store.consent_grant_in_tx(&mut tx, &user(), "app", "https://app.example.com", &[]).await.unwrap();
+    let place = "https://app.example.com";
+    store.consent_grant_in_tx(&mut tx, &user(), "app", place, "api", &[]).await.unwrap();
     tx.commit().await.unwrap();
 }
 
