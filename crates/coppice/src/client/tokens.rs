@@ -21,6 +21,9 @@ const DEVICE_GRANT: &str = "urn:ietf:params:oauth:grant-type:device_code";
 /// Tokens that end this soon are renewed first.
 const RENEW_BEFORE: chrono::Duration = chrono::Duration::seconds(30);
 
+/// Whatever a server says, nothing lasts longer here: a clock can't show every time that it could say.
+const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
+
 /// Where the authorization server is.
 #[derive(Debug, Deserialize)]
 pub(super) struct Endpoints {
@@ -54,7 +57,7 @@ pub(super) struct DeviceSignIn {
 struct TokenAnswer {
     access_token: String,
     refresh_token: String,
-    expires_in: i64,
+    expires_in: u64,
 }
 
 /// Why the authorization server said no (RFC 6749, section 5.2).
@@ -91,12 +94,17 @@ async fn ask<T: serde::de::DeserializeOwned>(
     Ok(Answer::Refused(response.json().await.with_context(unclear)?))
 }
 
+/// So many seconds, as a server said them.
+fn seconds(said: u64) -> Duration {
+    Duration::from_secs(said).min(LONGEST)
+}
+
 impl TokenAnswer {
     fn tokens(self) -> Tokens {
         Tokens {
             access_token: self.access_token,
             refresh_token: self.refresh_token,
-            expires_at: Utc::now() + chrono::Duration::seconds(self.expires_in),
+            expires_at: Utc::now() + seconds(self.expires_in),
         }
     }
 }
@@ -130,8 +138,8 @@ pub(super) async fn wait(
     endpoints: &Endpoints,
     sign_in: &DeviceSignIn,
 ) -> anyhow::Result<Tokens> {
-    let mut pause = Duration::from_secs(sign_in.interval.unwrap_or(5));
-    let last = tokio::time::Instant::now() + Duration::from_secs(sign_in.expires_in);
+    let mut pause = seconds(sign_in.interval.unwrap_or(5));
+    let last = tokio::time::Instant::now() + seconds(sign_in.expires_in);
     let form = [
         ("client_id", CLIENT_ID),
         ("grant_type", DEVICE_GRANT),
@@ -197,4 +205,17 @@ pub(super) async fn access_token(
     let token = profile.tokens.access_token.clone();
     locked.change(|profiles| profiles.profiles.insert(name.to_owned(), profile))?;
     Ok(token)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_time_that_a_server_says_is_too_long() {
+        assert_eq!([0, 300, 86_401, u64::MAX].map(|said| seconds(said).as_secs()), [0, 300, 86_400, 86_400]);
+        let answer =
+            TokenAnswer { access_token: String::new(), refresh_token: String::new(), expires_in: u64::MAX };
+        assert!(answer.tokens().expires_at - Utc::now() <= chrono::Duration::days(1));
+    }
 }
