@@ -5,7 +5,8 @@ use std::io::Write as _;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use coppice_test_support::{Platform, wait_for};
+use coppice_test_support::{Platform, text_of, wait_for};
+use serde_json::json;
 use tempfile::TempDir;
 
 use crate::setup::{PROGRAM, platform};
@@ -94,4 +95,28 @@ fn a_branch_that_is_no_copy_is_deleted_by_whoever_types_its_name() {
     terminal.wait_for("deleted branch main");
     assert!(terminal.wait_end());
     assert_eq!(names(), [""; 0]);
+    what_a_key_makes_while_somebody_is_asked_goes_with_it(&coppice);
+}
+
+/// Also in an organization that was not there before.
+fn what_a_key_makes_while_somebody_is_asked_goes_with_it(coppice: &Platform) {
+    let (status, stolen) = coppice.call("POST", "/api-keys", Some(&json!({ "name": "stolen" })));
+    assert_eq!(status, 201, "{stolen}");
+    let (id, token) = (text_of(&stolen["key"]["id"]), text_of(&stolen["key"]["token"]));
+    let mut terminal = Terminal::open(coppice, &["key", "delete", "--user", "--with-made", &id]);
+    terminal.wait_for("Delete stolen?");
+    let make = |path: &str| {
+        let (status, made) =
+            coppice.call_as(Some(&token), "POST", path, Some(&json!({ "name": "meanwhile" })));
+        assert_eq!(status, 201, "{made}");
+        made
+    };
+    let organization = text_of(&make("/organizations")["id"]);
+    let made = make(&format!("/organizations/{organization}/api-keys"));
+    let works = || coppice.call_as(Some(&text_of(&made["key"]["token"])), "GET", "/organizations", None).0;
+    assert_eq!(works(), 200);
+    terminal.type_line("y");
+    terminal.wait_for("deleted stolen");
+    assert!(terminal.wait_end());
+    assert_eq!(works(), 401);
 }

@@ -1,5 +1,6 @@
 //! `coppice key delete`
 
+use anyhow::Context;
 use clap::Args;
 use clap_complete::ArgValueCandidates;
 use coppice_core::ApiKeyId;
@@ -58,24 +59,45 @@ pub(super) async fn run(arguments: DeleteArgs, client: &Client, as_json: bool) -
     }
     let ids: Vec<String> = named.iter().map(|key| key.id.clone()).collect();
     let mut names: Vec<String> = named.into_iter().map(|key| key.name).collect();
-    let here = Place { path: path(client, arguments.owner), other: None };
-    let mut places = vec![here];
     if arguments.with_made {
-        places.extend(others(client, arguments.owner).await?);
-        let made = made_with(client, &places, &ids).await?;
+        let made = made_with(client, arguments.owner, &ids).await?;
         names.extend(made.into_iter().filter(|key| !ids.contains(&key.id)).map(|key| key.name));
     }
     let names = names.join(", ");
     output::confirm(&format!("Delete {names}? Whoever uses it is shut out at once."), arguments.yes)?;
-    // A person's own keys first: nothing is made with them any more when others are looked through.
-    for place in &places {
-        delete(client, place, &ids, arguments.with_made).await?;
+    delete(client, &here(client, arguments.owner), &ids, arguments.with_made).await?;
+    if arguments.with_made {
+        let done = delete_elsewhere(client, arguments.owner, &ids).await;
+        done.with_context(|| {
+            let again = deletion_with_made(arguments.owner, &ids);
+            format!("deleted, but perhaps not what they made elsewhere: try `{again}` again")
+        })?;
     }
     output::done(as_json, format!("deleted {names}"));
     if !arguments.with_made {
-        tell_made(client, arguments.owner, places, &ids).await;
+        tell_made(client, arguments.owner, &ids).await;
     }
     Ok(())
+}
+
+/// Deletes what these keys, which are gone, made where else keys may be. Which places these are is asked now: whoever
+/// had a person's own key may have come into another organization until it was gone.
+async fn delete_elsewhere(client: &Client, owner: Owner, ids: &[String]) -> anyhow::Result<()> {
+    for place in &others(client, owner).await? {
+        delete(client, place, ids, true).await?;
+    }
+    Ok(())
+}
+
+/// What deletes these keys and what they made.
+fn deletion_with_made(owner: Owner, ids: &[String]) -> String {
+    let words = owner.user.then_some("--user").into_iter().chain(ids.iter().map(String::as_str));
+    format!("coppice key delete --with-made {}", all_quoted(words))
+}
+
+/// Where the keys are that the command is about.
+fn here(client: &Client, owner: Owner) -> Place {
+    Place { path: path(client, owner), other: None }
 }
 
 /// The keys that are meant.
@@ -106,10 +128,12 @@ async fn others(client: &Client, owner: Owner) -> anyhow::Result<Vec<Place>> {
     Ok(list.organizations.into_iter().map(|one| place(&one.id, one.name)).collect())
 }
 
-/// The keys there that were made with these, at whatever distance.
-async fn made_with(client: &Client, places: &[Place], ids: &[String]) -> anyhow::Result<Vec<ApiKey>> {
+/// The keys that were made with these, at whatever distance, here and elsewhere.
+async fn made_with(client: &Client, owner: Owner, ids: &[String]) -> anyhow::Result<Vec<ApiKey>> {
+    let mut places = vec![here(client, owner)];
+    places.extend(others(client, owner).await?);
     let mut made: Vec<ApiKey> = vec![];
-    for place in places {
+    for place in &places {
         for some in ids.chunks(DELETED_MAX) {
             let listed = client.get(&format!("{}?made_with={}", place.path, some.join(","))).await;
             let Some(ApiKeyList { keys }) = unless_closed(place, listed)? else { continue };
@@ -148,22 +172,17 @@ fn unless_closed<T>(place: &Place, outcome: anyhow::Result<T>) -> anyhow::Result
 }
 
 /// Says which keys go on that deleted ones made. Those are deleted already, so it must not fail.
-async fn tell_made(client: &Client, owner: Owner, mut places: Vec<Place>, ids: &[String]) {
-    let found = async {
-        places.extend(others(client, owner).await?);
-        made_with(client, &places, ids).await
-    };
-    let Ok(made) = found.await else {
+async fn tell_made(client: &Client, owner: Owner, ids: &[String]) {
+    let Ok(made) = made_with(client, owner, ids).await else {
         note!("coppice: can't see whether keys go on that were made with them");
         return;
     };
     if !made.is_empty() {
         print(&made);
-        let words = owner.user.then_some("--user").into_iter().chain(ids.iter().map(String::as_str));
+        let deletion = deletion_with_made(owner, ids);
         note!(
             "coppice: these were made with what was deleted, and go on working. Who knew that may know them: \
-             if so, `coppice key delete --with-made {}`",
-            all_quoted(words)
+             if so, `{deletion}`"
         );
     }
 }
