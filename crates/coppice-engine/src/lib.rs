@@ -27,6 +27,7 @@ use coppice_core::{ApiKeyId, InstanceId, VolumeId};
 use tokio::io::{AsyncRead, AsyncWrite};
 
 mod drill;
+mod errand;
 mod error;
 pub mod local;
 mod plans;
@@ -35,6 +36,7 @@ mod roles;
 pub use coppice_archive::Written;
 pub use coppice_telemetry::logs::{LogFile, LogFiles, ReadAt};
 pub use drill::DrillPlan;
+pub use errand::{Errand, on_errand};
 pub use error::{EngineError, Result};
 pub use plans::{
     BasePlan, FirstStart, InstanceSpec, ReplicaSlot, SlotState, StopMode, UpgradePlan, Upgraded, VolumeFacts,

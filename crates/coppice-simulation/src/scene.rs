@@ -9,6 +9,7 @@ use crate::dice::Dice;
 use crate::history::{History, Outcome, Weather};
 use crate::metastore::Metastore;
 use crate::owner::Action;
+use crate::process::Process;
 use crate::world::Health;
 
 /// Chance has no say in what matters.
@@ -187,6 +188,20 @@ impl<'a> Scene<'a> {
     pub fn resume_process(&mut self) {
         self.0.processes[0].is_paused = false;
         self.0.settle();
+    }
+
+    /// The process hands over to another one, whatever is withheld.
+    ///
+    /// # Panics
+    /// When that takes longer than `patience`.
+    pub fn hand_over(&mut self, patience: Duration) {
+        let last = self.0.now() + patience;
+        self.0.processes.first_mut().expect("a process").hand_over();
+        let is_so = |history: &History<'_>| history.processes.iter().all(Process::has_handed_over);
+        self.go_on_until("it has handed over", is_so);
+        assert!(self.0.now() <= last, "everybody waited for one step");
+        self.0.start(0);
+        self.until_booted();
     }
 
     fn until_booted(&mut self) {

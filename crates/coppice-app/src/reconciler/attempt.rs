@@ -1,6 +1,7 @@
 //! One attempt to bring a branch to its goal: claim, look, do a step, look again.
 
 use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use coppice_core::BranchId;
@@ -9,10 +10,12 @@ use coppice_core::claim::ClaimToken;
 use coppice_core::organization::Holder;
 use coppice_core::plan::{InstanceSeen, Seen, Step, plan};
 use coppice_core::volume::VolumeState;
-use coppice_engine::EngineError;
+use coppice_engine::{EngineError, Errand, on_errand};
 use coppice_store::{BranchWork, StoreError};
 use coppice_turns::Turn;
 use futures_util::FutureExt as _;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::task_tracker::TaskTrackerToken;
 use tracing::Instrument as _;
 
 use super::upgrade_words::{not_upgraded, trial_failed};
@@ -34,8 +37,24 @@ const PLACE_PATIENCE: Duration = Duration::from_secs(2);
 /// What its owner is told of a server that rests.
 pub(super) const ENDS_AGAIN: &str = "the server ended again and again, so its next start waits";
 
+/// Why nothing is begun any more.
+pub(super) const STOPPED: StepError = StepError::NotYet("the platform is stopped");
+
 /// A place among the branches that are worked on.
 type Place = Turn<Option<Holder>>;
+
+/// What the engine is called for on behalf of a branch.
+struct BranchErrand {
+    given_up: CancellationToken,
+    /// Whoever ends the loop waits for it.
+    _goes_on: TaskTrackerToken,
+}
+
+impl Errand for BranchErrand {
+    fn is_given_up(&self) -> bool {
+        self.given_up.is_cancelled()
+    }
+}
 
 /// Why a step was not done.
 #[derive(Debug, thiserror::Error)]
@@ -96,11 +115,26 @@ impl StepError {
 }
 
 impl Reconciler {
+    /// Works on one branch, and leaves that where it waits when it is given up. What threads go on with then keeps
+    /// [`Reconciler::stop`] waiting.
+    pub(super) async fn work_unless_given_up(self, branch: BranchId) {
+        let given_up = self.inner.given_up.clone();
+        let errand = BranchErrand { given_up: given_up.clone(), _goes_on: self.inner.tasks.token() };
+        let working = on_errand(Arc::new(errand), self.work(branch));
+        tokio::select! {
+            biased;
+            () = given_up.cancelled() => {}
+            () = working => {}
+        }
+    }
+
     /// Works on one branch until it is settled or a step fails.
-    pub(super) async fn work(self, branch: BranchId) {
+    async fn work(self, branch: BranchId) {
         let inner = &self.inner;
-        let place = self.take_place(&branch).await;
-        let outcome = self.reconcile_with(place, &branch).await;
+        let outcome = match self.take_place(&branch).await {
+            Some(place) => self.reconcile_with(place, &branch).await,
+            None => Err(STOPPED),
+        };
         let retry_after = match outcome {
             Ok(()) => {
                 let mut work = inner.lock();
@@ -141,16 +175,23 @@ impl Reconciler {
         }
     }
 
-    /// Waits for a place among the branches that are worked on. Whose a branch is, the
-    /// metastore is asked only where it has to wait.
-    async fn take_place(&self, branch: &BranchId) -> Place {
-        let Inner { places, store, .. } = &*self.inner;
+    /// Waits for a place among the branches that are worked on; none when this process is to end. Whose a branch
+    /// is, the metastore is asked only where it has to wait.
+    async fn take_place(&self, branch: &BranchId) -> Option<Place> {
+        let Inner { places, store, stop, .. } = &*self.inner;
         if let Some(place) = places.try_take() {
-            return place;
+            return Some(place);
         }
-        // Without an answer the work itself finds out what is wrong.
-        let holder = store.branch_holder(branch).await.ok().flatten();
-        places.take(&holder).await
+        let waiting = async {
+            // Without an answer the work itself finds out what is wrong.
+            let holder = store.branch_holder(branch).await.ok().flatten();
+            places.take(&holder).await
+        };
+        tokio::select! {
+            biased;
+            () = stop.cancelled() => None,
+            place = waiting => Some(place),
+        }
     }
 
     /// Gives the place back when it is done, or takes long.
@@ -236,11 +277,14 @@ impl Reconciler {
 
     async fn reconcile(&self, branch: &BranchId) -> Result<(), StepError> {
         let inner = &self.inner;
+        inner.go_on()?;
         let token = inner.next_token();
         let claimed =
             inner.store.branch_claim(branch, &inner.control_plane.host, token, LEASE_SECONDS).await?;
         let Some(mut work) = claimed else { return Err(StepError::Lost) };
         loop {
+            // The next process goes on from here.
+            inner.go_on()?;
             let seen = Seen {
                 goal: work.branch.goal,
                 volume: work.volume.state,
@@ -272,6 +316,16 @@ impl Reconciler {
                 Ok(InstanceSeen::Broken)
             }
             instance => Ok(instance),
+        }
+    }
+}
+
+impl Inner {
+    /// Fails when this process is to end.
+    fn go_on(&self) -> Result<(), StepError> {
+        match self.stop.is_cancelled() {
+            true => Err(STOPPED),
+            false => Ok(()),
         }
     }
 }

@@ -25,7 +25,7 @@ mod upgrade_words;
 mod upgrades;
 mod volumes;
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -58,9 +58,13 @@ const PLACES: usize = 8;
 /// Pause before the first retry; doubled with each further one.
 const RETRY_FIRST: Duration = Duration::from_millis(200);
 
-/// How long steps in progress may take to end when the loop does: as a first start may take, and less than
-/// the 60 seconds after which `deploy/coppice.service` has the process killed.
-const STOP_PATIENCE: Duration = Duration::from_secs(45);
+/// How long steps in progress may take to end when the loop does. How long a server takes to start or to stop is for
+/// whoever owns its data to say, and others wait for the next process: what takes longer is given up wherever it
+/// waits, as by a crash.
+const STEP_PATIENCE: Duration = Duration::from_secs(5);
+/// How long threads that go on with what was given up may take from then on: together less than the 60 seconds after
+/// which `deploy/coppice.service` has the process killed.
+const STOP_PATIENCE: Duration = Duration::from_secs(40);
 
 /// Who this control plane is.
 #[derive(Clone, Debug)]
@@ -134,6 +138,8 @@ struct Inner {
     upgrades: UpgradeTurns,
     tasks: TaskTracker,
     stop: CancellationToken,
+    /// Cancelled when steps in progress are not waited for any more.
+    given_up: CancellationToken,
 }
 
 /// A handle on the loop.
@@ -159,6 +165,7 @@ impl Reconciler {
             upgrades: UpgradeTurns::default(),
             tasks: TaskTracker::new(),
             stop: CancellationToken::new(),
+            given_up: CancellationToken::new(),
         };
         Self { inner: Arc::new(inner) }
     }
@@ -243,26 +250,20 @@ impl Reconciler {
                 () = inner.wake.notified() => {}
             }
             for branch in inner.take_nudged() {
-                inner.tasks.spawn(self.clone().work(branch));
+                inner.tasks.spawn(self.clone().work_unless_given_up(branch));
             }
         }
     }
 
-    /// Ends the loop and waits for the steps in progress, for a while; false when some go on by then. Servers
-    /// keep running.
+    /// Ends the loop and waits for the steps in progress, for a while; then it gives them up. False when something
+    /// of them goes on all the same, so that nobody else may do the work yet. Servers keep running.
     pub async fn stop(&self) -> bool {
         self.inner.stop.cancel();
         self.inner.tasks.close();
-        let ended = tokio::time::timeout(STOP_PATIENCE, self.inner.tasks.wait()).await.is_ok();
-        if !ended {
-            let left = self.inner.tasks.len();
-            tracing::warn!(
-                left,
-                "work on branches goes on {} s after it was to end",
-                STOP_PATIENCE.as_secs()
-            );
-        }
-        ended
+        let has_ended = self.inner.end_work().await;
+        // From here on only the rows tell how far the next process is.
+        self.inner.announce_all();
+        has_ended
     }
 
     /// Whether [`Reconciler::stop`] was called.
@@ -339,6 +340,29 @@ impl Inner {
         let mut work = self.lock();
         work.running.remove(branch);
         work.nudged.contains(branch)
+    }
+
+    /// Waits for the steps in progress, and gives up those that take long; false when that is not enough.
+    async fn end_work(&self) -> bool {
+        if tokio::time::timeout(STEP_PATIENCE, self.tasks.wait()).await.is_ok() {
+            return true;
+        }
+        let (left, waited) = (self.tasks.len(), STEP_PATIENCE.as_secs());
+        tracing::info!(left, "work on branches goes on {waited} s after it was to end: it is given up");
+        self.given_up.cancel();
+        let has_ended = tokio::time::timeout(STOP_PATIENCE, self.tasks.wait()).await.is_ok();
+        if !has_ended {
+            let (left, waited) = (self.tasks.len(), STOP_PATIENCE.as_secs());
+            tracing::warn!(left, "work on branches goes on {waited} s after it was given up");
+        }
+        has_ended
+    }
+
+    /// Lets everyone who waits for any branch look at it.
+    fn announce_all(&self) {
+        let watchers = std::mem::take(&mut self.lock().watchers);
+        let in_order: BTreeMap<_, _> = watchers.into_iter().collect();
+        in_order.into_values().for_each(|watchers| watchers.notify_waiters());
     }
 
     /// Lets everyone who waits for the branch look at it.

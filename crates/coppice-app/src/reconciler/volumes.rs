@@ -13,7 +13,7 @@ use coppice_store::{BranchWork, VolumeRow};
 use tokio_util::sync::CancellationToken;
 
 use super::Reconciler;
-use super::attempt::StepError;
+use super::attempt::{STOPPED, StepError};
 
 /// How often is looked whether a volume is there that others share their room with.
 const BEHIND: Duration = Duration::from_secs(2);
@@ -40,7 +40,7 @@ impl Reconciler {
                 let is_wanted = || self.inner.store.volume_is_wanted(&volume.id);
                 let made = self.unless_unwanted(making, is_wanted).await;
                 made.ok_or_else(|| match self.inner.stop.is_cancelled() {
-                    true => StepError::NotYet("the platform is stopped"),
+                    true => STOPPED,
                     false => StepError::NotYet("its volume is not wanted any more"),
                 })?
             }

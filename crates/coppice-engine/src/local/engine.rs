@@ -175,7 +175,7 @@ impl Engine for LocalEngine {
     }
 
     async fn first_start(&self, plan: &FirstStart) -> Result<()> {
-        // Others wait behind it, and so does whoever stops the platform.
+        // Others wait behind it.
         let ended = timeout(FIRST_START_PATIENCE, self.end_first_start(plan)).await;
         ended.unwrap_or_else(|_| Err(EngineError::no_answer()))
     }

@@ -122,6 +122,24 @@ fn a_process_that_stood_still_starts_no_replica_on_what_is_removed() {
 }
 
 #[test]
+fn a_step_that_does_not_end_keeps_no_process_from_handing_over() {
+    let mut metastore = Metastore::start();
+    for step in ["copying into", "starting", "stopping"] {
+        let mut scene = Scene::with_branches(&mut metastore, 1);
+        scene.withhold(Some(step));
+        match step {
+            "copying into" => scene.copy_branch(),
+            "starting" => scene.end_server(1),
+            _ => scene.hibernate_branch(),
+        }
+        scene.until(step);
+        scene.hand_over(Duration::from_secs(10));
+        scene.withhold(None);
+        scene.ends_well();
+    }
+}
+
+#[test]
 fn a_replica_that_is_made_anew_is_stopped_before_its_data_goes() {
     let mut metastore = Metastore::start();
     let mut scene = with_a_replica_that_lost_its_log(&mut metastore);

@@ -6,13 +6,16 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
-use rustix::process::{Pid, PidfdFlags, WaitId, WaitIdOptions, pidfd_open, waitid};
+use rustix::process::{
+    Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, pidfd_open, pidfd_send_signal, waitid,
+};
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
 use tokio::process::{Child, Command};
 
 use super::watch_exit;
+use crate::local::blocking::to_its_end;
 use crate::{EngineError, Result};
 
 /// A program and its confinement. Holds no secret: it is passed as text.
@@ -138,6 +141,18 @@ impl Launched {
     }
 }
 
+impl Launched {
+    /// Kills it, and waits until it has ended.
+    async fn end(mut self) {
+        // One that has just ended needs no signal.
+        let _ = match &mut self.waiter {
+            Waiter::Launcher(child) => child.start_kill(),
+            Waiter::Pidfd(pidfd) => pidfd_send_signal(pidfd, Signal::KILL).map_err(io::Error::from),
+        };
+        let _ = self.wait().await;
+    }
+}
+
 /// Two ends of a conversation, of which the second one is read by a program
 /// that expects to wait.
 fn pair() -> io::Result<(UnixStream, std::os::unix::net::UnixStream)> {
@@ -154,8 +169,27 @@ fn pair() -> io::Result<(UnixStream, std::os::unix::net::UnixStream)> {
 /// # Errors
 /// When the launcher can't be started or does not take the description.
 pub async fn spawn(launcher: &Path, spec: &LaunchSpec, log: &File) -> Result<Option<Launched>> {
-    let action = || format!("starting {}", spec.program.display());
-    let clone = || log.try_clone().map_err(EngineError::io(action()));
+    let action = format!("starting {}", spec.program.display());
+    let clone = || log.try_clone().map_err(EngineError::io(action.as_str()));
+    let outputs = [clone()?, clone()?];
+    let text = serde_json::to_vec(spec).map_err(|error| EngineError::Other(error.to_string()))?;
+    let launching = begin(launcher.to_owned(), text, outputs, action);
+    // Left in the middle, it would join its cgroup when that was already found empty.
+    let undo = |launched: Option<Launched>| async move {
+        if let Some(launched) = launched {
+            launched.end().await;
+        }
+    };
+    to_its_end(launching, undo).await
+}
+
+async fn begin(
+    launcher: PathBuf,
+    text: Vec<u8>,
+    [output, errors]: [File; 2],
+    action: String,
+) -> Result<Option<Launched>> {
+    let action = || action.as_str();
     // Takes the description there, and the pid back.
     let (mut ours, theirs) = pair().map_err(EngineError::io(action()))?;
     let mut child = Command::new(launcher)
@@ -163,12 +197,11 @@ pub async fn spawn(launcher: &Path, spec: &LaunchSpec, log: &File) -> Result<Opt
         .arg("launch")
         .env_clear()
         .stdin(Stdio::from(OwnedFd::from(theirs)))
-        .stdout(clone()?)
-        .stderr(clone()?)
+        .stdout(output)
+        .stderr(errors)
         .current_dir("/")
         .spawn()
         .map_err(EngineError::io(action()))?;
-    let text = serde_json::to_vec(spec).map_err(|error| EngineError::Other(error.to_string()))?;
     let mut pid = [0; 4];
     let exchanged = async {
         ours.write_all(&text).await?;

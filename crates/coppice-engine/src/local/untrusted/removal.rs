@@ -10,6 +10,7 @@ use rustix::fs::{AtFlags, CWD, RenameFlags, fstat, renameat_with, unlinkat};
 use rustix::io::Errno;
 
 use super::{UntrustedDir, names_in, open_directory};
+use crate::errand;
 use crate::local::btrfs;
 
 /// Descriptors that are open at the same time, and calls that wait for each
@@ -131,6 +132,7 @@ impl Emptying<'_> {
     }
 
     fn delete(&mut self, directory: &OwnedFd, name: &CStr, depth_left: u32) -> io::Result<()> {
+        errand::go_on()?;
         self.removal.entries_left = self.removal.entries_left.checked_sub(1).ok_or_else(|| {
             io::Error::other("it has too many entries to be deleted at once; some are left")
         })?;

@@ -19,7 +19,7 @@ use rustix::fs::{self, FileType, Mode, SeekFrom, Stat};
 use rustix::io::Errno;
 
 use crate::local::untrusted::{UntrustedDir, UntrustedPath};
-use crate::{EngineError, Result};
+use crate::{EngineError, Result, errand};
 
 /// Reading `pg_control` again and again while a server writes it ends after this many times.
 const STABLE_READS_MAX: u32 = 1000;
@@ -124,6 +124,7 @@ impl Walk<'_> {
                 continue;
             }
             let action = || format!("copying data/{}", path.display());
+            errand::go_on().map_err(EngineError::io(action()))?;
             let stat = match from.stat(&name) {
                 Err(error) if self.is_live && is_not_found(&error) => continue,
                 stat => stat.map_err(EngineError::io(action()))?,
