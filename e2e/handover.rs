@@ -1,9 +1,10 @@
 //! One process takes the place of another, and clients notice nothing.
 
 use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use coppice_test_support::{Platform, Signal, psql, signal, wait_for};
 use serde_json::json;
@@ -12,6 +13,8 @@ use crate::branches::{change, describe, path};
 use crate::setup::platform;
 
 const PATIENCE: Duration = Duration::from_secs(60);
+/// Less than requests have to end.
+const REQUESTS_MAX: Duration = Duration::from_secs(25);
 
 /// A psql that stays connected; gone with the value.
 struct Session {
@@ -54,6 +57,17 @@ impl Drop for Session {
     }
 }
 
+/// A client that asks for more than its connection holds, and takes none of it. It is nobody's.
+fn ask_and_read_nothing(coppice: &Platform) -> TcpStream {
+    let address = coppice.api().trim_start_matches("http://");
+    let mut stream = TcpStream::connect(address).expect("a connection");
+    let request = format!("GET /openapi.json HTTP/1.1\r\nHost: {address}\r\n\r\n");
+    stream.write_all(request.repeat(50).as_bytes()).expect("it listens");
+    let mut first = [0; 1];
+    stream.peek(&mut first).expect("it is answered");
+    stream
+}
+
 #[test]
 fn an_upgrade_refuses_no_connection_and_cuts_none() {
     let mut coppice = platform();
@@ -72,8 +86,10 @@ fn an_upgrade_refuses_no_connection_and_cuts_none() {
             });
         }
         for _ in 0..2 {
-            let before = asked.load(Ordering::Relaxed);
+            let _unread = ask_and_read_nothing(&coppice);
+            let (before, begun) = (asked.load(Ordering::Relaxed), Instant::now());
             coppice.take_over();
+            assert!(begun.elapsed() < REQUESTS_MAX, "nobody waits for who reads nothing");
             wait_for("clients are served", PATIENCE, || {
                 (asked.load(Ordering::Relaxed) > before + 6).then_some(())
             });

@@ -35,7 +35,8 @@ const STREAMS_MAX: u32 = 32;
 /// wait in memory.
 const STREAM_WINDOW_BYTES: u32 = 64 << 10;
 const CONNECTION_WINDOW_BYTES: u32 = 128 << 10;
-/// How long requests may go on after the end was asked for.
+/// How long requests may go on after the end was asked for. Then their connections end: the process may go on for
+/// the sake of others.
 const DRAIN_PATIENCE: Duration = Duration::from_secs(30);
 /// Pause after an accept that failed, for example for want of descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
@@ -65,7 +66,8 @@ pub async fn serve(
     }
     let trusted_proxies = Arc::new(limits.trusted_proxies.clone());
     let connections = Connections::new(limits);
-    let (graceful, ending) = (GracefulShutdown::new(), CancellationToken::new());
+    let graceful = GracefulShutdown::new();
+    let [ending, over] = [(); 2].map(|()| CancellationToken::new());
     let strangers = Arc::new(Strangers::new());
     let answering = Answers { router, trusted_proxies, strangers: strangers.clone() };
     let served = Served { builder: builder(), answers: answering, gateway, ending: ending.clone() };
@@ -96,6 +98,7 @@ pub async fn serve(
             continue;
         }
         let connection = served.clone().connection(stream, peer, seat.clone(), graceful.watcher());
+        let over = over.clone();
         tokio::spawn(async move {
             tokio::select! {
                 ended = connection => if let Err(error) = ended {
@@ -105,6 +108,7 @@ pub async fn serve(
                     tracing::debug!(%peer, "an HTTP connection was ended: {}", ending.label());
                     count_ending(ending);
                 }
+                () = over.cancelled() => {}
             }
         });
     }
@@ -113,6 +117,7 @@ pub async fn serve(
     if tokio::time::timeout(DRAIN_PATIENCE, graceful.shutdown()).await.is_err() {
         tracing::warn!("some requests did not finish in time");
     }
+    over.cancel();
 }
 
 /// What every connection is served with.

@@ -26,6 +26,8 @@ use crate::world::{ProcessId, World};
 /// Where every branch is made.
 pub(crate) const REGION: &str = "simulated";
 const URL: &str = "http://localhost:7070";
+/// How long what was given up may go on when a process hands over; nothing does.
+const STOP_PATIENCE: Duration = Duration::from_secs(40);
 /// How long a connection to the metastore is waited for.
 const METASTORE_PATIENCE: Duration = Duration::from_secs(30);
 /// How often it is looked for branches that nobody uses, and into the trash.
@@ -112,7 +114,7 @@ impl Process {
         self.handing_over = Some(done.clone());
         self.spawn(async move {
             // One that goes on keeps its lock.
-            if reconciler.stop().await {
+            if reconciler.stop(STOP_PATIENCE).await {
                 let _ = done.set(());
             }
         });

@@ -62,9 +62,6 @@ const RETRY_FIRST: Duration = Duration::from_millis(200);
 /// whoever owns its data to say, and others wait for the next process: what takes longer is given up wherever it
 /// waits, as by a crash.
 const STEP_PATIENCE: Duration = Duration::from_secs(5);
-/// How long threads that go on with what was given up may take from then on: together less than the 60 seconds after
-/// which `deploy/coppice.service` has the process killed.
-const STOP_PATIENCE: Duration = Duration::from_secs(40);
 
 /// Who this control plane is.
 #[derive(Clone, Debug)]
@@ -255,12 +252,13 @@ impl Reconciler {
         }
     }
 
-    /// Ends the loop and waits for the steps in progress, for a while; then it gives them up. False when something
-    /// of them goes on all the same, so that nobody else may do the work yet. Servers keep running.
-    pub async fn stop(&self) -> bool {
+    /// Ends the loop and waits for the steps in progress, for a while; then it gives them up. False when threads go
+    /// on with them for more than `patience` from then on, so that nobody else may do the work yet. Servers keep
+    /// running.
+    pub async fn stop(&self, patience: Duration) -> bool {
         self.inner.stop.cancel();
         self.inner.tasks.close();
-        let has_ended = self.inner.end_work().await;
+        let has_ended = self.inner.end_work(patience).await;
         // From here on only the rows tell how far the next process is.
         self.inner.announce_all();
         has_ended
@@ -343,16 +341,16 @@ impl Inner {
     }
 
     /// Waits for the steps in progress, and gives up those that take long; false when that is not enough.
-    async fn end_work(&self) -> bool {
+    async fn end_work(&self, patience: Duration) -> bool {
         if tokio::time::timeout(STEP_PATIENCE, self.tasks.wait()).await.is_ok() {
             return true;
         }
         let (left, waited) = (self.tasks.len(), STEP_PATIENCE.as_secs());
         tracing::info!(left, "work on branches goes on {waited} s after it was to end: it is given up");
         self.given_up.cancel();
-        let has_ended = tokio::time::timeout(STOP_PATIENCE, self.tasks.wait()).await.is_ok();
+        let has_ended = tokio::time::timeout(patience, self.tasks.wait()).await.is_ok();
         if !has_ended {
-            let (left, waited) = (self.tasks.len(), STOP_PATIENCE.as_secs());
+            let (left, waited) = (self.tasks.len(), patience.as_secs());
             tracing::warn!(left, "work on branches goes on {waited} s after it was given up");
         }
         has_ended

@@ -2,10 +2,11 @@
 //! connection and cuts none.
 //!
 //! The running process listens at a *door*, a socket in the runtime directory.
-//! A successor connects to it and is given the listening sockets: connections
-//! that come from now on wait in their queues. Then the old process lets its
-//! requests end, gives the control lock back, and only serves the sessions it
-//! has (`drain.rs`). The successor starts as soon as it has the lock.
+//! A successor connects to it and is given the listening sockets. The old
+//! process lets clients in until its work on branches is at rest; connections
+//! that come from then on wait in the sockets' queues. It gives its requests a
+//! moment, then the control lock back, and only serves the sessions it has
+//! (`drain.rs`). The successor starts as soon as it has the lock.
 
 use std::fs::{DirBuilder, Permissions};
 use std::io::{IoSlice, IoSliceMut, Read, Write};
@@ -29,7 +30,7 @@ use tokio::net::UnixListener;
 use crate::chain::chain;
 
 /// How long an old process may take to give the control lock back.
-const LOCK_PATIENCE: Duration = Duration::from_secs(120);
+pub(super) const LOCK_PATIENCE: Duration = Duration::from_secs(120);
 /// How long a successor may take from then on to be ready.
 const READY_PATIENCE: Duration = Duration::from_secs(300);
 /// How long a successor waits for an answer at the door.

@@ -1,24 +1,26 @@
 //! The tasks of a running platform, and how they end.
 
 use std::net::TcpListener;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
 use coppice_api::ConnectionLimits;
+use coppice_app::App;
 use coppice_app::tasks::{Tasks, kept};
 use coppice_engine::EngineError;
 use coppice_engine::local::LocalEngine;
 use coppice_gateway::Gateway;
 use metrics_exporter_prometheus::PrometheusHandle;
 use tokio::task::JoinHandle;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
 
 use super::boot::Platform;
 use super::descriptors::Doors;
 use super::drain::DrainServer;
-use super::handover::{Listeners, Successor};
+use super::handover::{LOCK_PATIENCE, Listeners, Successor};
 use super::metrics::Page;
 use super::{certificate, gateway, is_inside, stop};
 use crate::config::{Config, DRAIN_MAX};
@@ -26,6 +28,15 @@ use crate::traces::trace_request;
 
 /// How often a process that only serves its last sessions writes down their use.
 const NOTE: Duration = Duration::from_secs(30);
+/// How long requests keep a successor waiting, and with it everybody who connects meanwhile. What takes longer, or
+/// waits for its reader, ends beside it: requests write rows, which any process may, and what they ask of servers is
+/// what sessions do.
+const REQUESTS: Duration = Duration::from_secs(1);
+/// How long threads may go on with steps that were given up: with the time that steps have, and with a moment for
+/// the rest, less than the 60 seconds after which `deploy/coppice.service` has the process killed.
+const THREADS: Duration = Duration::from_secs(40);
+/// The same with a successor, as clients are let in meanwhile: less than it waits for the control lock.
+const THREADS_OF_PREDECESSOR: Duration = LOCK_PATIENCE.saturating_sub(Duration::from_secs(15));
 /// How often storage is looked after.
 const STORAGE: Duration = Duration::from_secs(5);
 /// How often logs are trimmed. What a server writes meanwhile comes on top of
@@ -108,8 +119,8 @@ impl Running {
         Ok(Self { stop, gateway, gateway_task, api_task, reconciling, tasks })
     }
 
-    /// Lets requests end, gives the control lock back, and serves what sessions
-    /// there are until they end.
+    /// Lets work and requests end, gives the control lock back, and serves what sessions there are until they end.
+    /// With a successor clients are let in here until the work has ended, which takes as long as servers do.
     pub(super) async fn drain(
         self,
         platform: Platform,
@@ -117,22 +128,25 @@ impl Running {
         successor: Option<(Successor, Listeners)>,
     ) -> anyhow::Result<()> {
         // Whoever hands over keeps its sessions as long as it may.
-        let patience = if successor.is_some() { DRAIN_MAX } else { config.drain };
+        let (patience, for_requests, for_threads) = match &successor {
+            Some(_) => (DRAIN_MAX, REQUESTS, THREADS_OF_PREDECESSOR),
+            None => (config.drain, Duration::MAX, THREADS),
+        };
         let last = Instant::now() + patience;
+        if successor.is_none() {
+            self.stop.cancel();
+        }
+        let is_at_rest = platform.reconciler.stop(for_threads).await;
         drop(self.tasks);
-        self.stop.cancel();
-        let is_at_rest = platform.reconciler.stop().await;
-        let _ = tokio::join!(self.api_task, self.reconciling);
         if let Err(error) = platform.engine.end_drill().await {
             tracing::warn!("ending a drill: {}", error.chain());
         }
-        let app = platform.app.clone();
+        self.stop.cancel();
+        let _ = self.reconciling.await;
+        let (mut api_task, app) = (self.api_task, platform.app.clone());
+        let are_answered = timeout(for_requests, &mut api_task).await.is_ok();
+        note_uses(&app).await;
         app.audit.end_account_events().await;
-        app.sleep.note_uses().await;
-        app.metering.note_egress().await;
-        if let Err(error) = app.keys.write_uses().await {
-            tracing::warn!("noting when keys were used: {error}");
-        }
         if is_inside() {
             drop(platform);
             return stop::stop_everything(&config.data_dir, None).await;
@@ -148,18 +162,32 @@ impl Running {
             // Whoever supervises this process starts it again.
             ready.context("handing over; start coppice again")?;
         }
-        let mut gateway_task = self.gateway_task;
-        while timeout_at(last.min(Instant::now() + NOTE), &mut gateway_task).await.is_err() {
-            app.sleep.note_uses().await;
-            app.metering.note_egress().await;
+        let gateway_task = self.gateway_task;
+        let mut clients = pin!(async move {
+            if !are_answered {
+                let _ = api_task.await;
+            }
+            let _ = gateway_task.await;
+        });
+        while timeout_at(last.min(Instant::now() + NOTE), &mut clients).await.is_err() {
+            note_uses(&app).await;
             if Instant::now() >= last {
                 tracing::warn!("cutting the sessions that are still open after {} s", patience.as_secs());
                 break;
             }
         }
-        app.sleep.note_uses().await;
-        app.metering.note_egress().await;
+        note_uses(&app).await;
+        app.audit.end_account_events().await;
         Ok(())
+    }
+}
+
+/// Writes down what would be lost with this process.
+async fn note_uses(app: &App) {
+    app.sleep.note_uses().await;
+    app.metering.note_egress().await;
+    if let Err(error) = app.keys.write_uses().await {
+        tracing::warn!("noting when keys were used: {error}");
     }
 }
 
