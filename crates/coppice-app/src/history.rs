@@ -10,7 +10,7 @@ use coppice_core::target::InBranch;
 use coppice_core::{Error, HostId, InstanceId, OrganizationId, Result, VolumeId};
 use coppice_engine::SharedEngine;
 use coppice_store::Store;
-use coppice_turns::{Busy, Turns};
+use coppice_turns::{Behalf, Busy, Turns};
 use parking_lot::Mutex;
 
 use crate::Access;
@@ -102,7 +102,8 @@ impl Histories {
                 let turn = keeper.looks.take(&instance.holder).await;
                 let began = Instant::now();
                 let keep = Duration::from_secs(u64::from(instance.retention_days) * 24 * 3600);
-                let kept = engine.keep_history(&instance.id, &instance.volume, keep).await;
+                let keeping = engine.keep_history(&instance.id, &instance.volume, keep);
+                let kept = Behalf::new(instance.holder.as_str()).within(keeping).await;
                 drop(turn);
                 match kept {
                     Ok(()) => drop(keeper.failing.lock().remove(&instance.id)),

@@ -324,7 +324,8 @@ pub trait Engine: Send + Sync + 'static {
 
     /// Looks at the write-ahead log of a running instance, keeps it for so long, and
     /// has the server keep what was not looked at yet. Does nothing where no history
-    /// is kept, or while another look goes on.
+    /// is kept, or while another look goes on. All histories of whoever it is done for
+    /// share what one holder's may take.
     async fn keep_history(&self, instance: &InstanceId, volume: &VolumeId, keep: Duration) -> Result<()>;
 
     /// What is kept of a volume's past, by now; none where nothing is.

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use coppice_core::lsn::Lsn;
 use coppice_core::{InstanceId, VolumeId};
+use coppice_turns::Behalf;
 use tokio_postgres::types::Type;
 
 use super::blocking::blocking;
@@ -49,6 +50,9 @@ impl LocalEngine {
     ) -> Result<()> {
         if !self.volumes.stores_history() {
             return Ok(());
+        }
+        if let Some(behalf) = Behalf::current() {
+            self.volumes.note_holder(volume, behalf.name());
         }
         let from = self.look(volume, Some(keep)).await?;
         let Some(server) = self.host.servers.living(instance) else { return Ok(()) };

@@ -1,5 +1,6 @@
 //! Finished files of a log, each a clone that shares its blocks unless those hold much more of the disk.
 
+use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::FileExt as _;
@@ -20,6 +21,8 @@ const HALF_MADE: &str = "new";
 const LENGTHS_HELD_MAX: u64 = 3;
 /// For how long it is counted; a file has 4096 extents at most.
 const COUNTING: Duration = Duration::from_secs(2);
+/// What each counts at least: it is walked, cloned and looked at, however little of the disk it holds.
+const COUNTED_MIN: u64 = 1 << 20;
 
 /// Where they are.
 pub(super) struct Kept {
@@ -50,6 +53,25 @@ impl Kept {
         }
         numbers.sort_unstable();
         Ok(numbers)
+    }
+
+    /// Counts bytes that the files hold of the disk, each no more than its length. What is in `counted`, by the numbers
+    /// of files, is not counted again; then all that there are are in it.
+    pub(super) fn count(&self, counted: &mut BTreeMap<u64, u64>) -> Result<u64> {
+        let reading = || EngineError::io(format!("reading {}", self.path.display()));
+        let before = std::mem::take(counted);
+        for name in self.directory.each_name().map_err(reading())? {
+            let name = name.map_err(reading())?;
+            let Some((_, number)) = Segment::USUAL.parse(name.to_bytes()) else { continue };
+            let bytes = match before.get(&number) {
+                Some(bytes) => *bytes,
+                None => counted_bytes(
+                    self.directory.file(name.as_c_str()).map_err(reading())?.map(|(file, _)| file),
+                ),
+            };
+            counted.insert(number, bytes);
+        }
+        Ok(counted.values().sum())
     }
 
     /// Keeps a file of the server's directory, durably; false when it is not there,
@@ -89,6 +111,13 @@ impl Kept {
         }
         Ok(())
     }
+}
+
+/// What a file counts; where that is not told, its length.
+fn counted_bytes(file: Option<File>) -> u64 {
+    let length = Segment::USUAL.bytes;
+    let held = file.and_then(|file| btrfs_written::held_by_file(&file, Instant::now() + COUNTING).ok());
+    held.map_or(length, |held| held.clamp(COUNTED_MIN, length))
 }
 
 /// Whether a file holds much more of the disk than its length.
@@ -164,5 +193,18 @@ mod tests {
             assert_eq!(shared_extents::in_file(&file, until).expect("counted"), shared, "{number}");
             assert_eq!(btrfs_written::held_by_file(&file, until).expect("counted"), FILE, "{number}");
         }
+
+        // One with little but holes counts little.
+        let sparse = File::create_new(wal.join(Segment::USUAL.name(1, 3))).expect("a file");
+        sparse.set_len(FILE).expect("a length");
+        sparse.write_all_at(&[7; BLOCK], 0).and_then(|()| sparse.sync_all()).expect("written");
+        assert!(kept.add(&log, 3, &live).expect("kept"));
+        let mut counted = BTreeMap::new();
+        for _ in 0..2 {
+            assert_eq!(kept.count(&mut counted).expect("counted"), 2 * FILE + COUNTED_MIN);
+            assert_eq!(counted.keys().copied().collect::<Vec<_>>(), [1, 2, 3]);
+        }
+        kept.remove_before(Lsn(2 * FILE)).expect("removed");
+        assert_eq!(kept.count(&mut counted).expect("counted"), FILE + COUNTED_MIN);
     }
 }

@@ -23,7 +23,7 @@ const TICK_MS: i64 = 1_000;
 
 /// A server whose log is lost again and again costs no more than a snapshot in
 /// this time.
-const BEGIN_AGAIN_MS: i64 = 60_000;
+pub(super) const BEGIN_AGAIN_MS: i64 = 60_000;
 
 /// What is unknown between these.
 fn gaps(entries: &[Entry]) -> Vec<Gap> {

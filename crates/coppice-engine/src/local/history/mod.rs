@@ -20,6 +20,7 @@ mod look;
 mod marks;
 mod moment;
 mod pages;
+mod parts;
 mod rests;
 mod room;
 mod snapshots;
@@ -28,7 +29,7 @@ mod thinning;
 #[cfg(test)]
 mod written;
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -38,6 +39,7 @@ use std::time::{Duration, Instant};
 use coppice_core::VolumeId;
 use coppice_core::history::{Gap, History as Found, Window};
 use coppice_core::lsn::Lsn;
+use coppice_turns::Name;
 use coppice_wal::{Log, Place};
 use parking_lot::Mutex;
 
@@ -87,6 +89,10 @@ pub(super) struct History {
     known: Mutex<HashMap<VolumeId, Arc<Mutex<Option<Known>>>>>,
     /// What snapshots of volumes have added to the first one of each, as far as it was asked.
     added: Mutex<HashMap<VolumeId, u64>>,
+    /// What kept files of volumes count, by their numbers, as far as it was asked.
+    counted: Mutex<HashMap<VolumeId, BTreeMap<u64, u64>>>,
+    /// Who answers for volumes, as far as anybody said.
+    holders: Mutex<HashMap<VolumeId, Name>>,
     rests: Rests,
     /// Whether there is room for any.
     has_room: AtomicBool,
@@ -121,6 +127,8 @@ impl History {
             layout: layout.clone(),
             known: Mutex::default(),
             added: Mutex::default(),
+            counted: Mutex::default(),
+            holders: Mutex::default(),
             rests: Rests::default(),
             has_room,
         }
@@ -296,6 +304,8 @@ impl History {
         untrusted::delete_tree(&path).map_err(EngineError::io(format!("deleting {}", path.display())))?;
         self.known.lock().remove(volume);
         self.added.lock().remove(volume);
+        self.counted.lock().remove(volume);
+        self.holders.lock().remove(volume);
         Ok(())
     }
 }

@@ -1,4 +1,4 @@
-//! Looks that read much in vain.
+//! Looks that read much in vain, or cost too much for what they are good for.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -24,13 +24,18 @@ impl Rests {
 
     /// Lets one rest for as long as what was read of it in vain takes.
     pub(super) fn begin(&self, volume: &VolumeId, read_in_vain: u64, now: Instant) {
+        if read_in_vain > UNCOUNTED {
+            let rest = Duration::from_millis(read_in_vain.saturating_mul(1000) / BYTES_PER_SECOND);
+            self.rest(volume, rest, now);
+        }
+    }
+
+    /// Lets one rest for so long.
+    pub(super) fn rest(&self, volume: &VolumeId, rest: Duration, now: Instant) {
         let mut rests = self.0.lock();
         // Those of volumes that are gone, too.
         rests.retain(|_, until| now < *until);
-        if read_in_vain > UNCOUNTED {
-            let rest = Duration::from_millis(read_in_vain.saturating_mul(1000) / BYTES_PER_SECOND);
-            rests.insert(volume.clone(), now + rest);
-        }
+        rests.insert(volume.clone(), now + rest);
     }
 }
 
@@ -51,6 +56,8 @@ mod tests {
         rests.begin(&other, 8 << 20, now);
         assert!(rests.has(&other, after(499)) && !rests.has(&other, after(500)));
         rests.begin(&other, 0, after(1_000));
-        assert!(rests.has(&one, after(1_000)) && rests.0.lock().len() == 1);
+        assert!(!rests.has(&other, after(1_000)), "that is no reason to rest");
+        rests.rest(&one, Duration::from_secs(90), after(1_000));
+        assert!(rests.has(&one, after(90_999)) && rests.0.lock().len() == 1);
     }
 }

@@ -11,7 +11,7 @@ use super::{Known, Volume};
 use crate::Result;
 
 /// Going back replays no more of the log than this, and what was written since.
-const SNAPSHOT_BYTES: u64 = 256 << 20;
+pub(super) const SNAPSHOT_BYTES: u64 = 256 << 20;
 /// However much a server writes, snapshots are this far apart.
 const APART_MS: i64 = 10_000;
 const MINUTE_MS: i64 = 60_000;

@@ -8,6 +8,7 @@ use coppice_core::history::{Gap, History, Window};
 use coppice_core::lsn::Lsn;
 use coppice_core::volume::VolumeLabel;
 use coppice_failpoint::failpoint;
+use coppice_turns::Name;
 
 use super::making::Flusher;
 use super::{DriverKind, Volumes, labels, single_name};
@@ -42,6 +43,11 @@ impl Volumes {
         labels::write_staged(&staged, label)?;
         flusher.flush()?;
         self.publish(&label.volume, &staged)
+    }
+
+    /// Notes who answers for a volume: what histories may take is shared out among these.
+    pub(in crate::local) fn note_holder(&self, volume: &VolumeId, holder: Name) {
+        self.history.note_holder(volume, holder);
     }
 
     /// Looks at the write-ahead log of a volume, and keeps it; with `keep`, what is
