@@ -321,8 +321,8 @@ fn a_login_is_made_and_ended_without_waking_its_branch() {
     delete(&http, &one);
     assert!(is_refused(&reads));
     assert_eq!(status(coppice, &main), "STATUS_TYPE_HIBERNATED", "nothing is done about it now");
-    coppice.sql("main", "SELECT 1");
-    wait_for_role(coppice, "main", &one, "");
+    let there = format!("SELECT count(*) FROM pg_roles WHERE rolname = '{}'", one.id);
+    assert_eq!(coppice.sql("main", &there), "0", "it is gone before anybody is let in");
     assert!(is_refused(&reads));
 }
 

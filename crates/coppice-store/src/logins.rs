@@ -6,7 +6,7 @@
 
 use coppice_core::access::Scope;
 use coppice_core::login::{DatabaseRole, Login};
-use coppice_core::organization::Role;
+use coppice_core::organization::{Holder, Role};
 use coppice_core::{ApiKeyId, BranchId};
 use sqlx::{AssertSqlSafe, FromRow, Row as _};
 
@@ -26,7 +26,7 @@ const IN_FORCE: &str = "exists (
       and (k.organization_id = o.id
            or not u.disabled and m.role = any($1) and (k.with_second_factor or not o.requires_second_factor)))";
 
-/// Most logins that are told at once.
+/// Most logins of a branch that are told at once.
 const PAGE: i64 = 100;
 
 /// The roles of members who may read credentials.
@@ -142,25 +142,44 @@ impl Store {
         Ok(rows.into_iter().map(named).collect())
     }
 
-    /// Logins that are not in force any more on branches that are up, a page of
-    /// those behind `after`, by branch and key: their roles can be taken off the servers.
-    pub async fn logins_to_end(
-        &self,
-        after: Option<&(BranchId, ApiKeyId)>,
-    ) -> Result<Vec<(BranchId, ApiKeyId)>> {
+    /// Branches that are up with logins that are not in force any more, and whose they are: roles can be taken off
+    /// their servers.
+    pub async fn logins_to_end(&self) -> Result<Vec<(BranchId, Holder)>> {
         let sql = format!(
-            "select l.branch_id, l.key_id from logins l join branches up on up.id = l.branch_id
-             where up.state = 'ready' and up.goal = 'running' and (l.branch_id, l.key_id) > ($2, $3)
-               and not {IN_FORCE}
-             order by l.branch_id, l.key_id limit {PAGE}"
+            "with due as materialized (
+                 select distinct l.branch_id, home.organization_id
+                 from logins l join branches up on up.id = l.branch_id join projects home on home.id = up.project_id
+                 where up.state = 'ready' and up.goal = 'running' and not {IN_FORCE}),
+             held as materialized (
+                 select organization_id, holder_of(organization_id) as holder
+                 from (select distinct organization_id from due) o)
+             select branch_id, holder from due join held using (organization_id) order by branch_id"
         );
-        let rows: Vec<(String, String)> = sqlx::query_as(AssertSqlSafe(sql))
+        let rows: Vec<(String, String)> =
+            sqlx::query_as(AssertSqlSafe(sql)).bind(roles()).fetch_all(&self.pool).await?;
+        let named = |(branch, holder): (String, String)| {
+            (BranchId::from_trusted(branch), Holder::from_trusted(holder))
+        };
+        Ok(rows.into_iter().map(named).collect())
+    }
+
+    /// Keys whose logins on a branch are not in force any more, a page of them: first those behind `after`.
+    pub async fn logins_to_end_on(
+        &self,
+        branch: &BranchId,
+        after: Option<&ApiKeyId>,
+    ) -> Result<Vec<ApiKeyId>> {
+        let sql = format!(
+            "select key_id from logins l where branch_id = $2 and not {IN_FORCE}
+             order by key_id <= $3, key_id limit {PAGE}"
+        );
+        let keys: Vec<String> = sqlx::query_scalar(AssertSqlSafe(sql))
             .bind(roles())
-            .bind(after.map_or("", |(branch, _)| branch.as_str()))
-            .bind(after.map_or("", |(_, key)| key.as_str()))
+            .bind(branch.as_str())
+            .bind(after.map_or("", ApiKeyId::as_str))
             .fetch_all(&self.pool)
             .await?;
-        Ok(rows.into_iter().map(named).collect())
+        Ok(keys.into_iter().map(ApiKeyId::from_trusted).collect())
     }
 
     /// Forgets a login whose role is gone, unless it is in force again.

@@ -16,10 +16,13 @@ use coppice_store::{BranchWork, StoreError, VolumeRow};
 use super::attempt::{ENDS_AGAIN, StepError};
 use super::{Reconciler, Work};
 use crate::configuration::{instance_type, settings_of};
+use crate::logins::end_due_on;
 use crate::metrics;
 
 /// A server that takes longer to tell its statistics goes to sleep without.
 const STATISTICS_PATIENCE: Duration = Duration::from_millis(500);
+/// Longest that a branch waits for logins to end before it is ready.
+const LOGINS_PATIENCE: Duration = Duration::from_secs(5);
 
 impl Reconciler {
     /// Does one step.
@@ -168,6 +171,7 @@ impl Reconciler {
                 self.close_system_views(work).await;
                 self.reconfigure(work, token).await?;
                 self.tell_pending_password(work, token).await?;
+                self.end_logins(work).await;
                 if work.is_unproven {
                     self.inner.store.branch_spec_proven(id, token, work.branch.generation).await?;
                 }
@@ -229,6 +233,26 @@ impl Reconciler {
                 "somebody who may write everything on branch {branch} could become a superuser there: {}",
                 error.chain()
             );
+        }
+    }
+
+    /// What ended logins left would do what they might for whoever is let in first. A server on which that takes long
+    /// is tried again while it is up.
+    async fn end_logins(&self, work: &BranchWork) {
+        if work.branch.state == BranchState::Ready {
+            return;
+        }
+        let (inner, branch) = (&self.inner, &work.branch.id);
+        let ending = async {
+            while end_due_on(&inner.store, &inner.engine, branch, None).await?.count > 0 {}
+            Ok::<_, coppice_core::Error>(())
+        };
+        match tokio::time::timeout(LOGINS_PATIENCE, ending).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => {
+                tracing::warn!(%branch, "ending logins on branch {branch}: {}", error.for_log());
+            }
+            Err(_) => tracing::debug!(%branch, "logins on branch {branch} are ended when it is up"),
         }
     }
 

@@ -1,7 +1,7 @@
 //! Whether the login of a key is in force.
 
 use coppice_core::login::DatabaseRole;
-use coppice_core::{ApiKeyId, BranchId};
+use coppice_core::{ApiKeyId, BranchId, OrganizationId};
 use coppice_store::{KeptPassword, Store};
 
 use crate::postgres::Postgres;
@@ -28,13 +28,15 @@ fn keys() -> [ApiKeyId; 2] {
 async fn in_force(store: &Store) -> [bool; 2] {
     let all = keys().map(|key| (branch(), key));
     let over = store.logins_over(&all).await.unwrap();
-    let to_end = store.logins_to_end(None).await.unwrap();
+    let to_end = store.logins_to_end_on(&branch(), None).await.unwrap();
+    let with_any = store.logins_to_end().await.unwrap();
     let mut answers = [false; 2];
     for (answer, login) in answers.iter_mut().zip(&all) {
         *answer = store.login_in_force(&login.0, &login.1).await.unwrap().is_some();
         assert_eq!(over.contains(login), !*answer, "{login:?}");
-        assert_eq!(to_end.contains(login), !*answer, "{login:?}");
+        assert_eq!(to_end.contains(&login.1), !*answer, "{login:?}");
     }
+    assert_eq!(with_any.iter().any(|(found, _)| *found == branch()), !to_end.is_empty());
     answers
 }
 
@@ -88,10 +90,14 @@ async fn a_login_is_in_force_as_long_as_its_key_could_be_shown_it() {
 
     // Nothing is done on a branch that is not up.
     sqlx::raw_sql("update branches set state = 'hibernated'").execute(&mut sql).await.unwrap();
-    assert_eq!(store.logins_to_end(None).await.unwrap(), []);
+    assert_eq!(store.logins_to_end().await.unwrap(), []);
     sqlx::raw_sql("update branches set state = 'ready'").execute(&mut sql).await.unwrap();
-    let [first, second] = <[_; 2]>::try_from(store.logins_to_end(None).await.unwrap()).unwrap();
-    assert_eq!(store.logins_to_end(Some(&first)).await.unwrap(), std::slice::from_ref(&second));
-    store.login_forget(&first.0, &first.1).await.unwrap();
-    assert_eq!(store.logins_to_end(None).await.unwrap(), [second]);
+    let holder = store.organization_holder(&OrganizationId::from_trusted("o")).await.unwrap();
+    assert_eq!(store.logins_to_end().await.unwrap(), [(branch(), holder)]);
+    let on = async |after: Option<&ApiKeyId>| store.logins_to_end_on(&branch(), after).await.unwrap();
+    let [first, second] = <[_; 2]>::try_from(on(None).await).unwrap();
+    assert_eq!(on(Some(&first)).await, [second.clone(), first.clone()], "each is first some time");
+    assert_eq!(on(Some(&second)).await, [first.clone(), second.clone()]);
+    store.login_forget(&branch(), &first).await.unwrap();
+    assert_eq!(on(None).await, [second]);
 }
