@@ -12,6 +12,7 @@ use coppice_pgwire::encode;
 use coppice_turns::Turns;
 use parking_lot::RwLock;
 use rustix::net::sockopt;
+use socket2::SockRef;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
@@ -37,6 +38,10 @@ const LOGINS_LOOK: Duration = Duration::from_secs(1);
 const KEEPALIVE_IDLE: Duration = Duration::from_secs(60);
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(10);
 const KEEPALIVE_COUNT: u32 = 6;
+/// What the kernel takes for a client beyond what is under way to it. What is under way is as much as the client's
+/// window and the line take, however far it is; so this only has to last until we are told that there is room again:
+/// at 10 Gbit/s it is 0.1 ms.
+const UNSENT_BYTES: u32 = 128 << 10;
 
 /// Takes clients in and connects them to the servers of their branches.
 pub struct Gateway {
@@ -279,8 +284,11 @@ pub fn keep_waiting(listener: &TcpListener) -> io::Result<()> {
     Ok(rustix::net::listen(listener, i32::MAX)?)
 }
 
-/// Has a connection send at once what there is, and notice when its client
-/// vanished.
+/// Has a connection send at once what there is, keep little in the kernel of what its client
+/// doesn't read, and notice when its client vanished.
+///
+/// All sockets of the machine share the memory that the kernel has for them (`tcp_mem`). Nobody counts
+/// what is there of a client, and without a bound that may be some megabytes of each.
 ///
 /// # Errors
 /// When the client is gone already.
@@ -290,5 +298,65 @@ pub fn tune(tcp: &TcpStream) -> io::Result<()> {
     sockopt::set_tcp_keepidle(tcp, KEEPALIVE_IDLE)?;
     sockopt::set_tcp_keepintvl(tcp, KEEPALIVE_INTERVAL)?;
     sockopt::set_tcp_keepcnt(tcp, KEEPALIVE_COUNT)?;
-    Ok(())
+    SockRef::from(tcp).set_tcp_notsent_lowat(UNSENT_BYTES)
+}
+
+/// Has the kernel end a connection whose client takes nothing of what is sent for so long, or confirms none
+/// of it; also when it was closed meanwhile.
+///
+/// # Errors
+/// When the client is gone already.
+pub fn end_untaken_after(tcp: &TcpStream, patience: Duration) -> io::Result<()> {
+    let millis = u32::try_from(patience.as_millis()).unwrap_or(u32::MAX);
+    Ok(sockopt::set_tcp_user_timeout(tcp, millis)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::net::TcpSocket;
+    use tokio::time::timeout;
+
+    use super::*;
+
+    /// Taken for "the kernel takes nothing any more".
+    const SILENCE: Duration = Duration::from_secs(1);
+
+    /// A connection, and its client, who reads nothing.
+    async fn unread() -> (TcpStream, TcpStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let client = TcpSocket::new_v4().expect("a socket");
+        client.set_recv_buffer_size(2048).expect("a small buffer");
+        let address = listener.local_addr().expect("an address");
+        let (client, accepted) = tokio::join!(client.connect(address), listener.accept());
+        (accepted.expect("a client").0, client.expect("a connection"))
+    }
+
+    #[tokio::test]
+    async fn of_what_a_client_does_not_read_the_kernel_keeps_little() {
+        let (tcp, _client) = unread().await;
+        tune(&tcp).expect("it is there");
+        let (mut taken, bound) = (0, 2 * UNSENT_BYTES as usize);
+        while taken <= bound && timeout(SILENCE, tcp.writable()).await.is_ok() {
+            taken += tcp.try_write(&[0; 16 << 10]).unwrap_or_default();
+        }
+        assert!(taken <= bound, "{taken} bytes");
+    }
+
+    async fn send_for_ever(tcp: &TcpStream) -> io::Result<()> {
+        loop {
+            tcp.writable().await?;
+            match tcp.try_write(&[0; 16 << 10]) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                written => _ = written?,
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn a_connection_ends_whose_client_takes_nothing() {
+        let (tcp, _client) = unread().await;
+        end_untaken_after(&tcp, SILENCE).expect("it is there");
+        let ended = timeout(Duration::from_secs(60), send_for_ever(&tcp)).await.expect("it ends");
+        assert_eq!(ended.expect_err("it ends").kind(), io::ErrorKind::TimedOut);
+    }
 }

@@ -47,7 +47,7 @@ pub use certificate::{Certificate, CertificateError, CertificateFiles};
 pub use config::{ConnectionLimits, GatewayConfig, Plaintext};
 pub use coppice_pgwire::startup::CancelKey;
 pub use entrance::{Entrance, Visitor};
-pub use gateway::{Gateway, Occupancy, Traffic, keep_waiting, tune};
+pub use gateway::{Gateway, Occupancy, Traffic, end_untaken_after, keep_waiting, tune};
 pub use reason::Reason;
 pub use sessions::{Census, Hold, OpenSession, Sessions};
 pub use shares::{NoneLeft, Shares};
