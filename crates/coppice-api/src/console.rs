@@ -7,6 +7,7 @@ use axum::Router;
 use axum::extract::{Path, State};
 use axum::http::uri::PathAndQuery;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Uri, header};
+use axum::middleware::from_fn;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use base64::Engine as _;
@@ -15,6 +16,7 @@ use coppice_app::App;
 use coppice_console::File;
 
 use crate::coding::takes;
+use crate::departure;
 use crate::oauth::{redirect, session_cookie, sign_in_path};
 use crate::pages::{self, Message};
 
@@ -28,7 +30,8 @@ const BASE: &str = "<base href=\"/console/\"";
 
 /// Where the console is.
 pub(crate) fn routes() -> Router<App> {
-    Router::new().route("/console", get(index)).route("/console/{*path}", get(page_or_asset))
+    let files = Router::new().route("/console", get(index)).route("/console/{*path}", get(page_or_asset));
+    files.route_layer(from_fn(departure::leave_in_time))
 }
 
 async fn page_or_asset(

@@ -5,13 +5,15 @@
 //! and compressed to its end, which leaves nothing behind but its bytes, and
 //! all larger ones together share a room of fixed size, in which nobody has more
 //! than is left for others, and nobody for long. Small ones are bounded by the
-//! number of connections.
+//! number of connections. Documents and files that are in memory once need no
+//! place, but keep a connection and what is under way on it, so they have as long.
 
 use std::sync::LazyLock;
 use std::time::Duration;
 
 use axum::body::{Body, Bytes, to_bytes};
 use axum::extract::Request;
+use axum::http::response::Parts;
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use coppice_core::Error;
@@ -28,14 +30,14 @@ static ANSWERS: LazyLock<Room> =
     LazyLock::new(|| Room::new(64 << 20, usize::MAX, Duration::MAX, Duration::from_secs(3)));
 
 /// How long the last byte of a larger one may take to be sent. Then its
-/// connection ends.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// connection ends. So does one whose client takes nothing for as long, whatever it is sent.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Bytes that have a place until the last of them was sent, or nobody is there
+/// Bytes that have a place, if they need one, until the last of them was sent, or nobody is there
 /// any more to send them to.
 struct Leaving {
     bytes: Bytes,
-    _place: Place<'static>,
+    _place: Option<Place<'static>>,
     _left: Left,
 }
 
@@ -60,20 +62,46 @@ async fn placed(
     response: Response,
     (unread, patience): (Unread, Duration),
 ) -> Response {
-    let (head, body) = response.into_parts();
-    let bytes = match to_bytes(body, usize::MAX).await {
-        Ok(bytes) => bytes,
-        Err(error) => return ApiError::from(Error::internal(error)).into_response(),
+    let (head, bytes) = match made(response).await {
+        Ok(made) => made,
+        Err(refused) => return refused,
     };
     if bytes.len() <= SMALL_BYTES {
         return Response::from_parts(head, Body::from(bytes));
     }
     match room.hold(bytes.len(), senders).await {
         Ok(place) => {
-            let leaving = Leaving { bytes, _place: place, _left: unread.notify_after(patience) };
+            let leaving = Leaving { bytes, _place: Some(place), _left: unread.notify_after(patience) };
             Response::from_parts(head, Body::from(Bytes::from_owner(leaving)))
         }
         Err(_) => ApiError::from(no_room()).into_response(),
+    }
+}
+
+/// Gives an answer that is in memory once, whoever asks for it, as long as others have.
+pub(crate) async fn leave_in_time(request: Request, next: Next) -> Response {
+    let unread = request.extensions().get::<Unread>().cloned().unwrap_or_default();
+    timed(next.run(request).await, (unread, PATIENCE)).await
+}
+
+async fn timed(response: Response, (unread, patience): (Unread, Duration)) -> Response {
+    let (head, bytes) = match made(response).await {
+        Ok(made) => made,
+        Err(refused) => return refused,
+    };
+    if bytes.len() <= SMALL_BYTES {
+        return Response::from_parts(head, Body::from(bytes));
+    }
+    let leaving = Leaving { bytes, _place: None, _left: unread.notify_after(patience) };
+    Response::from_parts(head, Body::from(Bytes::from_owner(leaving)))
+}
+
+/// An answer with all of its bytes; of one piece nothing is copied.
+async fn made(response: Response) -> Result<(Parts, Bytes), Response> {
+    let (head, body) = response.into_parts();
+    match to_bytes(body, usize::MAX).await {
+        Ok(bytes) => Ok((head, bytes)),
+        Err(error) => Err(ApiError::from(Error::internal(error)).into_response()),
     }
 }
 
@@ -105,6 +133,12 @@ mod tests {
         drop(out.answered_on(SMALL_BYTES + 1, read.clone(), Duration::from_millis(200)).await);
         let _held = out.answered_on(SMALL_BYTES + 1, slow.clone(), Duration::from_millis(200)).await;
         slow.0.notified().await;
+        // So does one on which a file is not read that is in memory once.
+        let unread_file = Unread::default();
+        let file = || vec![b'x'; SMALL_BYTES + 1].into_response();
+        drop(timed(file(), (read.clone(), Duration::from_millis(200))).await);
+        let _held_file = timed(file(), (unread_file.clone(), Duration::from_millis(200))).await;
+        unread_file.0.notified().await;
         // Its time was over before.
         assert!(tokio::time::timeout(Duration::from_millis(10), read.0.notified()).await.is_err());
     }

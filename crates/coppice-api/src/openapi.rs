@@ -19,7 +19,7 @@ use axum::http::header::{
     X_FRAME_OPTIONS,
 };
 use axum::http::{HeaderMap, HeaderName, HeaderValue};
-use axum::middleware::map_response;
+use axum::middleware::{from_fn, map_response};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use coppice_app::App;
@@ -42,8 +42,8 @@ use crate::coding::takes;
 use crate::endpoint::Endpoint;
 use crate::{
     activity, audit_log, backups, billing, branch_metrics, branches, budgets, configuration, credential,
-    credentials, diff, events, github, history, invitations, keys, logs, marketplace, members, organizations,
-    pages, projects, regions, reset, statements, trash, tree, usage, users, webhooks,
+    credentials, departure, diff, events, github, history, invitations, keys, logs, marketplace, members,
+    organizations, pages, projects, regions, reset, statements, trash, tree, usage, users, webhooks,
 };
 
 /// Where the implicit flow begins, below the server.
@@ -195,7 +195,8 @@ impl Fixed {
 
 /// Where the document is.
 pub(crate) fn documents() -> Router<App> {
-    Router::new().route("/openapi.json", get(json)).route("/openapi.yaml", get(yaml))
+    let documents = Router::new().route("/openapi.json", get(json)).route("/openapi.yaml", get(yaml));
+    documents.route_layer(from_fn(departure::leave_in_time))
 }
 
 async fn json(headers: HeaderMap) -> Response {
@@ -213,7 +214,9 @@ async fn yaml(headers: HeaderMap) -> Response {
 /// The page to browse the document with, from files inside this program.
 pub(crate) fn pages() -> Router {
     let config = Config::from("/openapi.json").validator_url("none").persist_authorization(false);
-    Router::from(SwaggerUi::new("/docs").config(config)).layer(map_response(shut_in))
+    Router::from(SwaggerUi::new("/docs").config(config))
+        .layer(map_response(shut_in))
+        .layer(from_fn(departure::leave_in_time))
 }
 
 /// What the page may do, which has scripts and styles of its own, and inline

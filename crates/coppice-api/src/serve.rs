@@ -23,6 +23,7 @@ use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
 
 use crate::connections::{ConnectionLimits, Connections, IDLE_PATIENCE, Seat, count_ending};
+use crate::departure;
 use crate::pace::{AnsweredFor, Arriving, PATIENCE, Strangers, Unanswered};
 use crate::unreadable::{InProgress, Watched};
 
@@ -93,7 +94,9 @@ pub async fn serve(
             let _ = stream.try_write(full().as_bytes());
             continue;
         };
-        if let Err(error) = coppice_gateway::tune(&stream) {
+        let tuned = coppice_gateway::tune(&stream)
+            .and_then(|()| coppice_gateway::end_untaken_after(&stream, departure::PATIENCE));
+        if let Err(error) = tuned {
             tracing::debug!(%peer, "a client left at once: {error}");
             continue;
         }
