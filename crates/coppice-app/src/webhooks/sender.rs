@@ -186,7 +186,7 @@ fn reason(error: &reqwest::Error) -> &'static str {
     let mut cause = error.source();
     while let Some(one) = cause {
         if one.is::<Refused>() {
-            return "its address is not allowed";
+            return "its name leads to no address of the internet";
         }
         cause = one.source();
     }
