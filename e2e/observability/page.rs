@@ -162,6 +162,7 @@ fn without_a_token_only_programs_on_this_machine_read_it() {
         ("x-forwarded-for", "203.0.113.7"),
         ("x-forwarded-for", "127.0.0.1"),
         ("forwarded", "for=203.0.113.7"),
+        ("x-forwarded-proto", "https"),
         ("x-real-ip", "203.0.113.7"),
         ("via", "1.1 proxy"),
         // A page that somebody looks at here.

@@ -23,21 +23,22 @@ pub(crate) fn client_address(parts: &Parts) -> IpAddr {
 }
 
 /// What proxies add to a request, and what browsers add to one of a page.
-static SENT_BY_OTHERS: [HeaderName; 6] = [
-    HeaderName::from_static("x-forwarded-for"),
-    HeaderName::from_static("x-forwarded-host"),
-    HeaderName::from_static("x-real-ip"),
-    HeaderName::from_static("forwarded"),
-    HeaderName::from_static("via"),
-    HeaderName::from_static("origin"),
-];
+const SENT_BY_OTHERS: [&str; 7] =
+    ["cdn-loop", "forwarded", "origin", "true-client-ip", "via", "x-client-ip", "x-cluster-client-ip"];
+/// How the names of more begin that proxies add, each some of them.
+const ADDED_BY_PROXIES: [&str; 5] = ["cf-", "x-envoy-", "x-forwarded-", "x-original-", "x-real-"];
+
+fn is_sent_by_others(name: &HeaderName) -> bool {
+    let name = name.as_str();
+    SENT_BY_OTHERS.contains(&name) || ADDED_BY_PROXIES.iter().any(|beginning| name.starts_with(beginning))
+}
 
 /// Whether a request comes from a program on this machine, which asks for
 /// itself: not from a proxy, trusted or not, and not from a page in a browser.
 pub(crate) fn is_from_this_machine(parts: &Parts) -> bool {
     let peer = parts.extensions.get::<ConnectInfo<SocketAddr>>();
     let is_local = peer.is_some_and(|peer| peer.0.ip().to_canonical().is_loopback());
-    is_local && !SENT_BY_OTHERS.iter().any(|name| parts.headers.contains_key(name))
+    is_local && !parts.headers.keys().any(is_sent_by_others)
 }
 
 /// Goes back from proxy to proxy as long as they are trusted: whoever is not
@@ -64,7 +65,7 @@ fn read(hop: &str) -> Option<IpAddr> {
 
 #[cfg(test)]
 mod tests {
-    use axum::http::HeaderValue;
+    use axum::http::{HeaderValue, Request};
 
     use super::*;
 
@@ -97,6 +98,37 @@ mod tests {
             (&["10.0.0.0/8"], &["198.51.100.\u{e9}"], "10.0.0.1"),
         ] {
             assert_eq!(found(trusted, "10.0.0.1", lines), expected, "{lines:?}");
+        }
+    }
+
+    #[test]
+    fn a_program_asks_for_itself_where_no_header_is_of_a_proxy_or_a_page() {
+        let asks_for_itself = |header: &'static str| {
+            let request = Request::get("/metrics").header(header, "x").body(()).expect("a request");
+            let (mut parts, ()) = request.into_parts();
+            parts.extensions.insert(ConnectInfo(SocketAddr::from(([127, 0, 0, 1], 1))));
+            is_from_this_machine(&parts)
+        };
+        for own in ["host", "user-agent", "accept", "x-prometheus-scrape-timeout-seconds", "traceparent"] {
+            assert!(asks_for_itself(own), "{own}");
+        }
+        for others in [
+            "X-Forwarded-For",
+            "X-Forwarded-Host",
+            "X-Forwarded-Port",
+            "X-Forwarded-Proto",
+            "X-Real-IP",
+            "X-Client-IP",
+            "X-Original-Forwarded-For",
+            "X-Envoy-External-Address",
+            "CF-Connecting-IP",
+            "True-Client-IP",
+            "CDN-Loop",
+            "Forwarded",
+            "Via",
+            "Origin",
+        ] {
+            assert!(!asks_for_itself(others), "{others}");
         }
     }
 
