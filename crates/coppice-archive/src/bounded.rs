@@ -1,19 +1,22 @@
-//! Answers of a bucket's server that end: all but the content of objects, which is bounded
-//! where it is read, are taken into memory whole before anybody looks at them.
+//! Answers of a bucket's server that end, and are its own: all but the content of objects, which is
+//! bounded where it is read, are taken into memory whole before anybody looks at them, and one that says
+//! that something is elsewhere is not followed: it may name whatever this machine reaches, with what is
+//! sent and without TLS.
 
 use async_trait::async_trait;
 use bytes::BytesMut;
 use futures_util::TryStreamExt as _;
-use object_store::ClientOptions;
 use object_store::client::{
     HttpClient, HttpConnector, HttpError, HttpErrorKind, HttpRequest, HttpResponse, HttpService,
-    ReqwestConnector,
 };
+use object_store::{ClientConfigKey, ClientOptions, Error};
+use reqwest::Client;
+use reqwest::redirect::Policy;
 
 /// Most bytes of such an answer: a page of a listing has a thousand names of at most a kilobyte.
 const ANSWER_BYTES_MAX: usize = 16 << 20;
 
-/// Makes clients whose servers are not trusted to end their answers.
+/// Makes clients whose servers are not trusted to end their answers, nor to say where something is.
 #[derive(Debug)]
 pub struct BoundedConnector {
     reads_objects: bool,
@@ -28,9 +31,28 @@ impl BoundedConnector {
 
 impl HttpConnector for BoundedConnector {
     fn connect(&self, options: &ClientOptions) -> object_store::Result<HttpClient> {
-        let client = ReqwestConnector::default().connect(options)?;
-        Ok(HttpClient::new(Bounded { client, reads_objects: self.reads_objects }))
+        let client = client(options).map_err(|error| Error::Generic { store: "S3", source: error.into() })?;
+        Ok(HttpClient::new(Bounded { client: HttpClient::new(client), reads_objects: self.reads_objects }))
     }
+}
+
+/// A client as the options ask for: of what they can say, the times, and whether it may do without TLS.
+fn client(options: &ClientOptions) -> reqwest::Result<Client> {
+    let value = |key| options.get_config_value(&key);
+    let time = |key| value(key).and_then(|text| humantime::parse_duration(&text).ok());
+    let mut builder = Client::builder()
+        .redirect(Policy::none())
+        .https_only(value(ClientConfigKey::AllowHttp).is_none_or(|text| text != "true"))
+        .http1_only()
+        .user_agent(concat!("coppice/", env!("CARGO_PKG_VERSION")));
+    if let Some(patience) = time(ClientConfigKey::Timeout) {
+        builder = builder.timeout(patience);
+    }
+    if let Some(patience) = time(ClientConfigKey::ConnectTimeout) {
+        builder = builder.connect_timeout(patience);
+    }
+    // The length of an object is that of what is sent.
+    builder.no_gzip().no_brotli().no_zstd().no_deflate().build()
 }
 
 #[derive(Debug)]
@@ -63,35 +85,55 @@ impl HttpService for Bounded {
 
 #[cfg(test)]
 mod tests {
-    use std::io::{Read as _, Write as _};
+    use std::io::{ErrorKind, Read as _, Write as _};
     use std::net::{Shutdown, TcpListener};
+    use std::time::Duration;
 
     use object_store::client::HttpRequestBody;
 
     use super::*;
 
-    /// A server that answers everything without an end.
-    fn endless() -> String {
+    /// A server that answers with this head, and then with blanks for as long as somebody reads them.
+    fn endless(head: String) -> String {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let address = listener.local_addr().expect("an address");
         std::thread::spawn(move || {
             let (mut client, _) = listener.accept().expect("a client");
             let _ = client.read(&mut [0; 4096]);
-            let _ = client.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 99999999999\r\n\r\n");
+            let _ = client.write_all(head.as_bytes());
             while client.write_all(&[b' '; 64 << 10]).is_ok() {}
             let _ = client.shutdown(Shutdown::Both);
         });
         format!("http://{address}/latest/meta-data")
     }
 
+    async fn ask(connector: BoundedConnector, address: &str) -> Result<HttpResponse, HttpError> {
+        let options = ClientOptions::new().with_allow_http(true).with_timeout(Duration::from_secs(90));
+        let mut request = HttpRequest::new(HttpRequestBody::empty());
+        *request.uri_mut() = address.parse().expect("an address");
+        connector.connect(&options).expect("a client").execute(request).await
+    }
+
+    #[tokio::test]
+    async fn who_is_told_that_something_is_elsewhere_does_not_ask_there() {
+        let elsewhere = TcpListener::bind("127.0.0.1:0").expect("a port");
+        elsewhere.set_nonblocking(true).expect("it does not wait");
+        let address = elsewhere.local_addr().expect("an address");
+        let head =
+            format!("HTTP/1.1 307 Elsewhere\r\nlocation: http://{address}/\r\ncontent-length: 0\r\n\r\n");
+        for connector in [BoundedConnector::WITH_OBJECTS, BoundedConnector::WITHOUT_OBJECTS] {
+            let answer = ask(connector, &endless(head.clone())).await.expect("an answer");
+            assert_eq!(answer.status(), 307);
+        }
+        let asked = elsewhere.accept().expect_err("nobody has connected");
+        assert_eq!(asked.kind(), ErrorKind::WouldBlock);
+    }
+
     #[tokio::test]
     async fn an_answer_is_read_to_a_bound_where_no_object_is_asked_for() {
-        let client = BoundedConnector::WITHOUT_OBJECTS
-            .connect(&ClientOptions::new().with_allow_http(true))
-            .expect("a client");
-        let mut request = HttpRequest::new(HttpRequestBody::empty());
-        *request.uri_mut() = endless().parse().expect("an address");
-        let refused = client.execute(request).await.map(drop).expect_err("it does not end");
+        let address = endless("HTTP/1.1 200 OK\r\ncontent-length: 99999999999\r\n\r\n".to_owned());
+        let answered = ask(BoundedConnector::WITHOUT_OBJECTS, &address).await;
+        let refused = answered.map(drop).expect_err("it does not end");
         let told = std::error::Error::source(&refused).map(ToString::to_string).unwrap_or_default();
         assert!(told.contains("more than 16777216 bytes"), "{told}: {refused}");
     }
