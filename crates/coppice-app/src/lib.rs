@@ -64,6 +64,7 @@ mod storage;
 mod stripe;
 mod subscriptions;
 pub mod tasks;
+mod turns;
 mod usage;
 mod users;
 mod vercel;

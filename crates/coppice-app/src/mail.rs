@@ -20,10 +20,14 @@ use tokio::sync::Notify;
 use zeroize::Zeroizing;
 
 use crate::invitations::links::InvitationLinks;
+use crate::turns::by_turns;
 
 /// How long sending one letter may take; then somebody else may try.
 const LEASE_SECONDS: u32 = 300;
 const _: () = assert!(coppice_mail::SENDING_MAX.as_secs() < LEASE_SECONDS as u64);
+/// Letters that are sent at the same time: of all holders, and of one. How long one takes may be up to whom it is for:
+/// some servers ask theirs before they take it.
+const AT_ONCE: (u32, u32) = (4, 1);
 /// How often due letters are looked for.
 pub(crate) const LOOK: Duration = Duration::from_secs(5);
 /// Pause after the first failure; it doubles with each one.
@@ -65,14 +69,11 @@ impl Mail {
         self.mailer.is_some()
     }
 
-    /// Sends the next letter, if one is due; then the one after it is at once.
-    pub(crate) async fn send(&self) -> Result<()> {
-        if let Some(mailer) = &self.mailer
-            && self.send_due(mailer).await?
-        {
-            self.nudge.notify_one();
-        }
-        Ok(())
+    /// Sends what is due.
+    pub(crate) async fn send(&self, task: &'static str) -> Result<()> {
+        let Some(mailer) = &self.mailer else { return Ok(()) };
+        let claim = |room| self.store.mail_claim(room, LEASE_SECONDS);
+        by_turns(task, AT_ONCE, claim, |due| self.send_due(mailer, due)).await
     }
 
     /// Promises a letter, if letters are sent at all.
@@ -83,21 +84,14 @@ impl Mail {
         }
     }
 
-    /// Sends one letter; false when none is due.
-    async fn send_due(&self, mailer: &Mailer) -> Result<bool> {
-        let Some(due) = self.store.mail_claim(LEASE_SECONDS).await? else { return Ok(false) };
+    /// Sends one letter.
+    async fn send_due(&self, mailer: &Mailer, due: DueMail) -> Result<()> {
         let letter = match self.letter(&due).await {
-            Ok(None) => {
-                self.store.mail_delete(&due.id).await?;
-                return Ok(true);
-            }
-            Ok(Some(letter)) => {
-                if let Some(pause) = self.must_wait(&due, &letter).await? {
-                    self.store.mail_put_off(&due.id, pause).await?;
-                    return Ok(true);
-                }
-                Ok(letter)
-            }
+            Ok(None) => return Ok(self.store.mail_delete(&due.id).await?),
+            Ok(Some(letter)) => match self.must_wait(&due, &letter).await? {
+                Some(pause) => return Ok(self.store.mail_put_off(&due.id, pause).await?),
+                None => Ok(letter),
+            },
             // The right secret.key may be put back meanwhile.
             Err(error) => Err(MailError::Later(format!("it can't be put together: {}", error.for_log()))),
         };
@@ -122,7 +116,7 @@ impl Mail {
                 self.store.mail_delete(&due.id).await?;
             }
         }
-        Ok(true)
+        Ok(())
     }
 
     /// For how many seconds an address gets no more letters from organizations of one holder, however many those

@@ -2,6 +2,7 @@
 
 use coppice_core::OrganizationId;
 use coppice_core::mail::MailContent;
+use coppice_core::organization::Holder;
 use sqlx::FromRow;
 use sqlx::types::Json;
 
@@ -27,6 +28,13 @@ struct ClaimRow {
     content: Json<MailContent>,
 }
 
+impl From<ClaimRow> for DueMail {
+    fn from(row: ClaimRow) -> Self {
+        let attempts = u32::try_from(row.attempts).unwrap_or(u32::MAX);
+        Self { id: row.id, attempts, content: row.content.0 }
+    }
+}
+
 impl Store {
     /// Has a letter sent, in the place of an earlier one about the same that is
     /// not sent yet.
@@ -44,10 +52,10 @@ impl Store {
         Ok(())
     }
 
-    /// Takes a letter that is due, by turns of the holders of the organizations that they are
-    /// about. Nobody else gets it for `lease_seconds`; if nothing is heard of it until then, it is
-    /// due again. Served by index `mails_due`.
-    pub async fn mail_claim(&self, lease_seconds: u32) -> Result<Option<DueMail>> {
+    /// Takes letters that are due, by turns of the holders of the organizations that they are
+    /// about, each with its holder. Nobody else gets them for `lease_seconds`; what nothing is heard
+    /// of until then is due again. Served by index `mails_due`.
+    pub async fn mail_claim(&self, room: Room, lease_seconds: u32) -> Result<Vec<(Holder, DueMail)>> {
         let next = holder_turns(
             "mail",
             "select id, due_at as since, content ->> 'organization' as organization_id, about as part
@@ -60,20 +68,15 @@ impl Store {
                    where l.due_at <= now() for update of l skip locked) free
              where m.id = free.id returning free.holder, m.id, m.attempts, m.content"
         );
-        let room = Room { count: 1, each: 1, busy: vec![] };
-        let claimed: Option<ClaimRow> = sqlx::query_as(sqlx::AssertSqlSafe(sql))
+        let rows: Vec<ClaimRow> = sqlx::query_as(sqlx::AssertSqlSafe(sql))
             .bind(room.holders())
             .bind(i64::from(room.each))
             .bind(i64::from(room.count))
             .bind(f64::from(lease_seconds))
-            .fetch_optional(&self.pool)
+            .fetch_all(&self.pool)
             .await?;
-        self.holder_turn_note("mail", claimed.iter().map(|row| row.holder.as_str())).await;
-        Ok(claimed.map(|row| DueMail {
-            id: row.id,
-            attempts: u32::try_from(row.attempts).unwrap_or(u32::MAX),
-            content: row.content.0,
-        }))
+        self.holder_turn_note("mail", rows.iter().map(|row| row.holder.as_str())).await;
+        Ok(rows.into_iter().map(|row| (Holder::from_trusted(&row.holder), row.into())).collect())
     }
 
     /// The seconds until an address may get another letter about an organization, if it got `max` about

@@ -9,7 +9,7 @@ use serde::Deserialize;
 
 use super::Github;
 use super::api::{Asked, GithubApi, GithubError, RepositoryToken};
-use super::turns::by_turns;
+use crate::turns::by_turns;
 
 /// What is asked about at the same time: of all holders, and of one.
 const AT_ONCE: (u32, u32) = (4, 1);

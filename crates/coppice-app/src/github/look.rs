@@ -18,10 +18,10 @@ use serde_json::{Value, json};
 
 use super::Github;
 use super::api::{Asked, GithubApi, GithubError, RepositoryToken};
-use super::turns::by_turns;
 use super::words::{News, Words};
 use crate::branches::{BranchOrigin, MadeFor, NewBranchRequest, SpecChange};
 use crate::rows::find_in_project;
+use crate::turns::by_turns;
 
 /// Pull requests that are looked at at the same time: of all holders, and of one.
 const AT_ONCE: (u32, u32) = (8, 4);

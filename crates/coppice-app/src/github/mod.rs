@@ -21,7 +21,6 @@ mod look;
 mod mappings;
 mod redelivery;
 mod token;
-mod turns;
 mod words;
 
 use api::GithubApi;

@@ -76,7 +76,7 @@ impl App {
         });
         if self.mail.is_sent() {
             let nudge = self.mail.nudge();
-            tasks.nudged("mail", mail::LOOK, nudge, self, |app| async move { app.mail.send().await });
+            tasks.nudged("mail", mail::LOOK, nudge, self, |app| async move { app.mail.send("mail").await });
         }
     }
 

@@ -2,7 +2,7 @@
 
 use coppice_core::mail::MailContent;
 use coppice_core::{InvitationId, OrganizationId};
-use coppice_store::Store;
+use coppice_store::{Room, Store};
 
 use crate::postgres::Postgres;
 use crate::with_rows;
@@ -17,11 +17,16 @@ async fn promise(store: &Store, organization: &str, invitation: &str) {
     tx.commit().await.unwrap();
 }
 
+/// Room for so many, one of each holder, while nothing is being sent.
+fn room(count: u32) -> Room {
+    Room { count, each: 1, busy: vec![] }
+}
+
 /// Takes and sends as many letters; returns their ids.
 async fn sent(store: &Store, count: u32) -> Vec<String> {
     let mut ids = vec![];
     for _ in 0..count {
-        let due = store.mail_claim(60).await.unwrap().unwrap();
+        let (_, due) = store.mail_claim(room(1), 60).await.unwrap().remove(0);
         store.mail_delete(&due.id).await.unwrap();
         ids.push(due.id);
     }
@@ -55,5 +60,14 @@ async fn who_has_many_letters_sent_keeps_nobody_elses_waiting() {
         [sent(&store, 4).await, first.into_iter().filter(|id| !id.starts_with('c')).collect()].concat();
     others.sort();
     assert_eq!(others, ["a0", "a1", "a2", "b0", "b1", "b2"]);
-    assert!(store.mail_claim(60).await.unwrap().is_none());
+    assert!(store.mail_claim(room(1), 60).await.unwrap().is_empty());
+
+    for (organization, letter) in [("a", "a3"), ("b", "b3"), ("c", "c2")] {
+        promise(&store, organization, letter).await;
+    }
+    let begun = store.mail_claim(room(4), 60).await.unwrap();
+    let busy: Vec<_> = begun.into_iter().map(|(holder, _)| holder).collect();
+    assert_eq!(busy.len(), 2, "one of each holder: {busy:?}");
+    assert!(store.mail_claim(Room { busy, ..room(4) }, 60).await.unwrap().is_empty());
+    assert_eq!(store.mail_claim(room(4), 60).await.unwrap().len(), 1, "it waited for the other one");
 }

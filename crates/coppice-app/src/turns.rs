@@ -1,4 +1,4 @@
-//! What is due at GitHub, by turns of holders: nobody's much keeps what others have waiting.
+//! What is due in a queue of the metastore, by turns of holders: nobody's much keeps what others have waiting.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ const LOOK: Duration = Duration::from_secs(1);
 
 /// Does for the task of this name what `claim` takes, until there is nothing: `all` at the same
 /// time, and `each` of one holder. After a failure no more is taken, and what has begun is ended.
-pub(super) async fn by_turns<T, C, W>(
+pub(crate) async fn by_turns<T, C, W>(
     task: &'static str,
     (all, each): (u32, u32),
     claim: impl Fn(Room) -> C,
