@@ -19,12 +19,19 @@ const OF_A_GUEST: &str = "
         $$BEGIN PERFORM guest.act(i); RETURN i % 2 = 0; END$$;
     CREATE TABLE guest.t (i int); INSERT INTO guest.t VALUES (1); CREATE INDEX even ON guest.t (guest.is_even(i))";
 /// What is called by what is `app`'s, and has the rights of the guest alone until it is restored.
-const FOR_OTHERS: &str = "
+const FOR_OTHERS: &str = r#"
     SET ROLE guest; DROP INDEX guest.even;
-    CREATE FUNCTION guest.valid(i int) RETURNS boolean SECURITY DEFINER LANGUAGE plpgsql AS
+    CREATE FUNCTION guest."va""lid"(i int) RETURNS boolean SECURITY DEFINER LANGUAGE plpgsql AS
         $$BEGIN PERFORM guest.act(i); RETURN true; END$$;
-    RESET ROLE; CREATE FUNCTION is_valid(i int) RETURNS boolean LANGUAGE plpgsql AS $$BEGIN RETURN guest.valid(i); END$$;
-    CREATE TABLE orders (i int CHECK (is_valid(i))); INSERT INTO orders VALUES (1)";
+    RESET ROLE; CREATE FUNCTION checked(i int) RETURNS boolean LANGUAGE plpgsql AS
+        $$BEGIN RETURN guest."va""lid"(i); END$$;
+    CREATE TABLE orders (i int CHECK (checked(i))); INSERT INTO orders VALUES (1)"#;
+/// What reaches no more than the guest may, but for one view.
+const BY_VIEWS: &str = r#"
+    SET ROLE guest; ALTER FUNCTION guest."va""lid"(int) SECURITY INVOKER;
+    CREATE VIEW guest.own AS SELECT * FROM guest.plain; CREATE VIEW guest.catalogue AS SELECT * FROM pg_catalog.pg_class;
+    CREATE VIEW guest.as_reader WITH (security_invoker = on) AS SELECT * FROM public.pay;
+    CREATE VIEW guest.pays AS SELECT * FROM public.pay"#;
 
 #[test]
 fn what_can_not_be_upgraded_goes_on_as_it_was_and_says_why() {
@@ -80,7 +87,9 @@ fn what_can_not_be_upgraded_goes_on_as_it_was_and_says_why() {
     coppice.sql("stuck", OF_A_GUEST);
     failing("index guest.even of the role guest runs code");
     coppice.sql("stuck", FOR_OTHERS);
-    failing("function guest.valid(integer) of the role guest runs code");
+    failing(r#"function guest."va""lid"(integer) of the role guest runs code"#);
+    coppice.sql("stuck", BY_VIEWS);
+    failing("view guest.pays of the role guest runs code");
     assert_eq!(coppice.connection_string("stuck"), url);
 }
 

@@ -169,6 +169,17 @@ const OF_POSTGRES: &str = "GRANT USAGE, CREATE ON SCHEMA guest TO pg_read_all_da
         $$BEGIN BEGIN UPDATE public.pay SET amount = 1000; EXCEPTION WHEN OTHERS THEN NULL; END; RETURN i = 1; END$$;
     GRANT EXECUTE ON FUNCTION guest.is_one(int) TO PUBLIC;
     CREATE INDEX one ON guest.t (guest.is_one(i)); ALTER TABLE guest.t OWNER TO pg_read_all_data";
+/// A materialized view of `app`'s that writes where a trigger of the guest's has the guest's rights, one that is made of it,
+/// one of the guest's, and one that is empty.
+const FILLED: &str = "SET ROLE guest; CREATE TABLE guest.audit (who text);
+    CREATE FUNCTION guest.audited() RETURNS trigger SECURITY DEFINER LANGUAGE plpgsql AS
+        $$BEGIN BEGIN UPDATE public.pay SET amount = 1000; EXCEPTION WHEN OTHERS THEN NULL; END; RETURN NEW; END$$;
+    CREATE TRIGGER audited BEFORE INSERT ON guest.audit FOR EACH ROW EXECUTE FUNCTION guest.audited();
+    CREATE MATERIALIZED VIEW guest.theirs AS SELECT current_user::text AS who; RESET ROLE;
+    CREATE FUNCTION note() RETURNS text LANGUAGE plpgsql AS
+        $$BEGIN INSERT INTO guest.audit VALUES (current_user); RETURN current_user; END$$;
+    CREATE MATERIALIZED VIEW noted AS SELECT public.note() AS who; CREATE MATERIALIZED VIEW above AS SELECT * FROM noted;
+    CREATE MATERIALIZED VIEW nothing AS SELECT 1 AS i WITH NO DATA";
 const OWNERS: &str = "SELECT string_agg(o, ',' ORDER BY o) FROM (
     SELECT format('%s %s', proname, proowner::regrole) FROM pg_proc WHERE proname IN ('who', 'is_one')
     UNION ALL SELECT format('%s %s', relname, relowner::regrole) FROM pg_class
@@ -191,10 +202,13 @@ const EXPRESSIONS: [(&str, &str); 16] = [
     ("pg_proc.proargdefaults", "they are in the expressions that call the function"),
     ("pg_proc.prosqlbody", "what calls the function counts"),
     ("pg_publication_rel.prqual", "it is evaluated for whoever receives changes"),
-    ("pg_rewrite.ev_action", "it looks at materialized views; nobody reads others, and COPY heeds no rules"),
+    (
+        "pg_rewrite.ev_action",
+        "it looks at what reaches further than its owner; owners fill materialized views",
+    ),
     ("pg_rewrite.ev_qual", "COPY heeds no rules"),
     ("pg_statistic_ext.stxexprs", "it looks at them"),
-    ("pg_trigger.tgqual", "triggers are made last"),
+    ("pg_trigger.tgqual", "it has the rights of whoever writes"),
     ("pg_type.typdefaultbin", "rows that are restored have all columns"),
 ];
 
@@ -209,6 +223,7 @@ fn what_is_given_to_roles_of_postgres_stays_theirs_and_becomes_nobody_elses() {
          CREATE ROLE guest; GRANT guest TO app; GRANT pg_read_all_data TO guest; CREATE SCHEMA guest AUTHORIZATION guest",
     );
     coppice.sql("shared", &format!("SET ROLE guest; {OF_POSTGRES}"));
+    coppice.sql("shared", FILLED);
     upgrade(&coppice, "shared", &json!({ "image": "postgres:18" }));
     let said = message(&coppice, "shared");
     assert!(said.contains("index guest.one of the role pg_read_all_data runs code"), "{said}");
@@ -230,7 +245,14 @@ fn what_is_given_to_roles_of_postgres_stays_theirs_and_becomes_nobody_elses() {
     assert_eq!(coppice.sql("shared", OWNERS), before);
     let who = coppice.sql("shared", "SET ROLE guest; SELECT guest.who()");
     assert_eq!(who.lines().last(), Some("pg_read_all_data"), "it runs as whom it did");
-    assert_eq!(coppice.sql("shared", "SELECT amount FROM pay"), "1", "nothing was evaluated");
+    assert_eq!(
+        coppice.sql("shared", "SELECT amount FROM pay"),
+        "1",
+        "nothing was evaluated with more rights"
+    );
+    let filled = "SELECT n.who, a.who, t.who, (SELECT string_agg(who, ' ') FROM guest.audit),
+         (SELECT relispopulated FROM pg_class WHERE relname = 'nothing') FROM noted n, above a, guest.theirs t";
+    assert_eq!(coppice.sql("shared", filled), "app|app|guest|app app|f", "owners fill what was filled");
     let all =
         "SELECT attrelid::regclass || '.' || attname FROM pg_attribute JOIN pg_class c ON c.oid = attrelid
          WHERE atttypid = 'pg_node_tree'::regtype AND relkind = 'r' ORDER BY 1";

@@ -3,8 +3,11 @@
 //! One role owns everything while it is restored, so whatever is evaluated then may change what belongs to any other.
 //! Of the managed role's that is no matter: roles and databases are its own. Others, like the login of a key, reach
 //! no further than their things, and so does what they wrote; with one exception, that which can do nothing. Roles of
-//! PostgreSQL's own are others too: whoever is a member of one can give things to it, like the login of a key. What is
-//! the managed role's may call code of others that has their rights alone, by SECURITY DEFINER, and no less meanwhile.
+//! PostgreSQL's own are others too: whoever is a member of one can give things to it, like the login of a key.
+//!
+//! What is the managed role's may do anything, by texts that nobody but PostgreSQL can read. So where anything of it is
+//! evaluated, whatever of others has their rights for whoever uses it, and would have more meanwhile, counts as used.
+//! Materialized views are no matter: [`super::views`] has them filled by their owners.
 
 use coppice_core::branch::MANAGED_ROLE;
 
@@ -17,9 +20,13 @@ use tokio_postgres::types::Type;
 
 /// What is evaluated, also by whoever only plans a query on a table that has it, with the functions in it: those of expressions are named in them by number. Only what
 /// superusers made for it is known to do nothing else (`FirstNormalObjectId` is 16384); of PostgreSQL's own, what is
-/// volatile may do anything, and what makes XML of a query or a table runs it. A materialized view may have anything below
-/// it; what makes a value of one type another one's, or tells how far two of a range are from each other, is called by much.
-/// What functions call is in their texts, and who wrote one to be evaluated names what it calls; triggers are made last.
+/// volatile may do anything, and what makes XML of a query or a table runs it. What makes a value of one type another one's,
+/// or tells how far two of a range are from each other, is called by much.
+///
+/// What lends the rights of its owner is a function with SECURITY DEFINER, also one of a trigger; a foreign key that changes
+/// rows in the name of whoever has them, where a trigger sees that; and a view or a rule that reaches what its owner may not
+/// read, or not write where it can write: `_RETURN` is the rule that reads a view, and heeds `security_invoker`. Rows that a
+/// policy hides from an owner are hidden from nobody who owns the table.
 const OF_OTHERS: &str = r"WITH others AS (
         SELECT oid FROM pg_catalog.pg_authid
         WHERE NOT rolsuper AND NOT pg_catalog.pg_has_role(oid, $1::text::name, 'USAGE')),
@@ -47,25 +54,37 @@ const OF_OTHERS: &str = r"WITH others AS (
             CROSS JOIN LATERAL unnest(ARRAY[r.rngcanonical::oid, r.rngsubdiff::oid]) AS f (function)
         UNION ALL SELECT 'pg_cast'::regclass, c.oid, p.proowner, c.castfunc
             FROM pg_catalog.pg_cast c JOIN pg_catalog.pg_proc p ON p.oid = c.castfunc),
-    defining (function, name, owner) AS (
-        SELECT p.oid, p.proname, p.proowner FROM pg_catalog.pg_proc p JOIN others ON others.oid = p.proowner
-            WHERE p.prosecdef AND p.prorettype <> 'trigger'::regtype
-              AND (EXISTS (SELECT FROM calls c JOIN pg_catalog.pg_proc f ON f.oid = c.function
-                       JOIN pg_catalog.pg_authid r ON r.oid = f.proowner WHERE NOT r.rolsuper)
-                   OR EXISTS (SELECT FROM pg_catalog.pg_class WHERE relkind = 'm' AND relispopulated))),
-    evaluated (class, object, owner) AS (
-        SELECT c.class, c.object, c.owner FROM calls c JOIN others ON others.oid = c.owner
-            JOIN pg_catalog.pg_proc p ON p.oid = c.function
+    running (class, object, owner) AS (
+        SELECT c.class, c.object, c.owner FROM calls c JOIN pg_catalog.pg_proc p ON p.oid = c.function
             JOIN pg_catalog.pg_authid r ON r.oid = p.proowner
-            WHERE NOT (r.rolsuper AND (p.provolatile = 'i' OR p.oid < 16384 AND p.provolatile = 's' AND p.proname !~ '_to_xml'))
-        UNION ALL SELECT 'pg_class'::regclass, t.oid, t.relowner FROM pg_catalog.pg_class t
-            JOIN others ON others.oid = t.relowner WHERE t.relkind = 'm' AND t.relispopulated
-        UNION ALL SELECT 'pg_proc'::regclass, d.function, d.owner FROM defining d
-            WHERE EXISTS (SELECT FROM pg_catalog.pg_depend n
-                      WHERE n.refclassid = 'pg_proc'::regclass AND n.refobjid = d.function AND n.deptype = 'n')
-               OR EXISTS (SELECT FROM pg_catalog.pg_proc c JOIN pg_catalog.pg_authid r ON r.oid = c.proowner
-                      WHERE NOT r.rolsuper AND c.proowner NOT IN (SELECT oid FROM others)
-                        AND strpos(lower(c.prosrc), lower(d.name)) > 0))
+            WHERE NOT (r.rolsuper AND (p.provolatile = 'i' OR p.oid < 16384 AND p.provolatile = 's' AND p.proname !~ '_to_xml'))),
+    lending (class, object, owner) AS (
+        SELECT 'pg_proc'::regclass, p.oid, p.proowner FROM pg_catalog.pg_proc p WHERE p.prosecdef
+        UNION ALL SELECT 'pg_constraint'::regclass, f.oid, t.relowner
+            FROM pg_catalog.pg_constraint f JOIN pg_catalog.pg_class t ON t.oid = f.conrelid
+            JOIN pg_catalog.pg_class b ON b.oid = f.confrelid AND b.relowner <> t.relowner
+            WHERE f.contype = 'f' AND (f.confdeltype IN ('c', 'n', 'd') OR f.confupdtype IN ('c', 'n', 'd'))
+              AND EXISTS (SELECT FROM pg_catalog.pg_trigger g WHERE g.tgrelid = t.oid AND NOT g.tgisinternal)
+        UNION ALL SELECT CASE w.rulename WHEN '_RETURN' THEN 'pg_class'::regclass ELSE 'pg_rewrite'::regclass END,
+            CASE w.rulename WHEN '_RETURN' THEN t.oid ELSE w.oid END, t.relowner
+            FROM pg_catalog.pg_rewrite w JOIN pg_catalog.pg_class t ON t.oid = w.ev_class
+            WHERE t.relkind <> 'm' AND NOT (w.rulename = '_RETURN' AND EXISTS (
+                SELECT FROM pg_catalog.pg_options_to_table(t.reloptions)
+                WHERE option_name = 'security_invoker' AND option_value::boolean))
+              AND EXISTS (SELECT FROM pg_catalog.pg_depend d
+                JOIN pg_catalog.pg_class b ON b.oid = d.refobjid AND b.oid <> t.oid AND b.relkind IN ('r', 'p', 'f', 'v', 'm')
+                JOIN pg_catalog.pg_authid r ON r.oid = b.relowner AND NOT r.rolsuper
+                WHERE d.classid = 'pg_rewrite'::regclass AND d.objid = w.oid AND d.refclassid = 'pg_class'::regclass
+                  AND (b.relrowsecurity OR NOT pg_catalog.has_table_privilege(t.relowner, b.oid, 'SELECT')
+                       OR b.relkind <> 'm' AND (w.rulename <> '_RETURN' OR pg_catalog.pg_relation_is_updatable(t.oid, false) <> 0)
+                          AND NOT (pg_catalog.has_table_privilege(t.relowner, b.oid, 'INSERT')
+                                   AND pg_catalog.has_table_privilege(t.relowner, b.oid, 'UPDATE')
+                                   AND pg_catalog.has_table_privilege(t.relowner, b.oid, 'DELETE'))))),
+    evaluated (class, object, owner) AS (
+        SELECT c.class, c.object, c.owner FROM running c JOIN others ON others.oid = c.owner
+        UNION ALL SELECT l.class, l.object, l.owner FROM lending l JOIN others ON others.oid = l.owner
+            WHERE EXISTS (SELECT FROM running c JOIN pg_catalog.pg_authid r ON r.oid = c.owner
+                WHERE NOT r.rolsuper AND c.owner NOT IN (SELECT oid FROM others)))
     SELECT r.rolname, i.type, i.identity FROM evaluated e JOIN pg_catalog.pg_authid r ON r.oid = e.owner
         CROSS JOIN LATERAL pg_catalog.pg_identify_object(e.class, e.object, 0) i
     ORDER BY 1, 2, 3 LIMIT 1";

@@ -7,7 +7,7 @@ use crate::local::session::{Session, column};
 /// Entries of a dump that are restored in one go: what they say is read first.
 const AT_ONCE: usize = 1000;
 /// The catalogue that a dump names for privileges: none,
-const NO_CATALOGUE: &str = "0";
+pub(super) const NO_CATALOGUE: &str = "0";
 /// and for those that objects get later: `pg_default_acl`.
 const DEFAULTS: &str = "826";
 

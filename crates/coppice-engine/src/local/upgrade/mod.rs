@@ -6,8 +6,8 @@
 //! indexes and constraints evaluate functions while they are restored, and a superuser
 //! who restores them runs these. A role that may do nothing else owns everything until
 //! it is complete; then, without evaluating anything, objects get their owners, and
-//! privileges are granted. Both servers, `pg_dump` and `pg_restore` are confined as
-//! every server is.
+//! privileges are granted. At last materialized views are filled, each as its owner.
+//! Both servers, `pg_dump` and `pg_restore` are confined as every server is.
 
 mod databases;
 mod evaluated;
@@ -18,6 +18,7 @@ mod quoting;
 mod relay;
 mod roles;
 mod room;
+mod views;
 
 use coppice_core::image::PostgresVersion;
 use coppice_core::storage::Fullness;

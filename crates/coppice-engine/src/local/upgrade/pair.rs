@@ -9,6 +9,7 @@ use super::programs::{Programs, RESTORER_OPTIONS, Run, platform_options};
 use super::quoting::{self, in_one_line};
 use super::relay::{LIST, Relay};
 use super::roles::{self, Copied, said};
+use super::views;
 use crate::local::connecting::Address;
 use crate::local::owned;
 use crate::local::prepared;
@@ -129,6 +130,9 @@ impl Pair<'_> {
             );
             return Err(EngineError::NotUpgradable(in_one_line(&why)));
         }
+        self.fill(&inside_new, database, &dump).await?;
+        // Code of theirs may have set some meanwhile, too.
+        databases::forget_settings(database, new).await?;
         inside_new.execute(&format!("counting what is in {}", database.name), "ANALYZE").await?;
         std::fs::remove_file(self.programs.dumps.join(file)).map_err(EngineError::io("removing a dump"))
     }
@@ -159,22 +163,54 @@ impl Pair<'_> {
         Ok(())
     }
 
-    /// Everything, as the property of a role without rights.
+    /// Everything but what materialized views have, as the property of a role without rights.
     async fn restore(&self, database: &Database, dump: &str) -> Result<()> {
         let relay = self.door(&self.to, &self.restorer, Some(&self.password)).await?;
+        let (first, _) = views::split(&self.listed(&relay, dump).await?);
         let jobs = format!("--jobs={}", (self.plan.spec.cpu_millis / 1000).clamp(1, 8));
-        let arguments = ["--exit-on-error", "--no-owner", "--no-privileges", &jobs, dump];
+        self.restore_some(&relay, database, dump, (&first, &jobs)).await?;
+        failpoint!("upgrade.filled");
+        Ok(())
+    }
+
+    /// Fills materialized views, when everything belongs to its owners and is granted.
+    async fn fill(&self, new: &Session, database: &Database, dump: &str) -> Result<()> {
+        let relay = self.door(&self.to, &self.restorer, Some(&self.password)).await?;
+        let (_, filling) = views::split(&self.listed(&relay, dump).await?);
+        if filling.is_empty() {
+            return Ok(());
+        }
+        let owners = views::join(new, &self.restorer).await?;
+        self.restore_some(&relay, database, dump, (&filling, "--enable-row-security")).await?;
+        views::leave(new, &self.restorer, &owners).await
+    }
+
+    /// What a list names of a dump, by the role that restores.
+    async fn restore_some(
+        &self,
+        relay: &Relay,
+        database: &Database,
+        dump: &str,
+        (list, option): (&str, &str),
+    ) -> Result<()> {
+        relay.leave(LIST, list)?;
+        let list = format!("--use-list={}", self.programs.list(relay));
+        let arguments = ["--exit-on-error", "--no-owner", "--no-privileges", option, &list, dump];
         let run = Run {
             program: "pg_restore",
             arguments: arguments.map(str::to_owned).into(),
-            relay: &relay,
+            relay,
             role: &self.restorer,
             database: &database.name,
             options: RESTORER_OPTIONS,
         };
         self.programs.run(run).await?;
-        failpoint!("upgrade.filled");
         Ok(())
+    }
+
+    /// The list of what is in a dump.
+    async fn listed(&self, relay: &Relay, dump: &str) -> Result<String> {
+        self.programs.read(relay, vec!["--list".to_owned(), dump.to_owned()]).await
     }
 
     /// What is granted, and nothing else of the dump: it evaluates nothing.
@@ -187,8 +223,7 @@ impl Pair<'_> {
             let (program, role) = ("pg_restore", PLATFORM_ROLE);
             Run { program, arguments: arguments(), relay: &relay, role, database: &database.name, options }
         };
-        let listed = self.programs.read(&relay, vec!["--list".to_owned(), dump.to_owned()]).await?;
-        for some in grants::lists(&listed) {
+        for some in grants::lists(&self.listed(&relay, dump).await?) {
             relay.leave(LIST, &some)?;
             let script = [arguments(), vec!["--file=-".to_owned()]].concat();
             if !grants::only_grants(&self.programs.read(&relay, script).await?) {
