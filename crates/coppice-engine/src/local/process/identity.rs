@@ -29,9 +29,16 @@ pub fn boot_id() -> &'static str {
     &BOOT_ID
 }
 
+/// What a file in the directory of a process says; none when the process has ended. A process calls itself what it likes,
+/// which may be no UTF-8, and is in there as it is.
+pub(super) fn read(pid: u32, file: &str) -> Option<String> {
+    let said = fs::read(format!("/proc/{pid}/{file}")).ok()?;
+    Some(String::from_utf8_lossy(&said).into_owned())
+}
+
 /// State letter and start time of a process that exists.
 fn stat(pid: u32) -> Option<(char, u64)> {
-    let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let text = read(pid, "stat")?;
     // The command name is in parentheses and may hold anything.
     let (_, rest) = text.rsplit_once(')')?;
     let mut fields = rest.split_whitespace();
@@ -56,7 +63,7 @@ impl ProcessIdentity {
 
     /// The uid and gid it runs under; none when it has ended.
     pub fn account(&self) -> Option<(u32, u32)> {
-        let status = fs::read_to_string(format!("/proc/{}/status", self.pid)).ok()?;
+        let status = read(self.pid, "status")?;
         let account = (effective(&status, "Uid:")?, effective(&status, "Gid:")?);
         // Checked after reading: a recycled pid would show another start time.
         self.is_alive().then_some(account)
@@ -65,7 +72,7 @@ impl ProcessIdentity {
     /// The pid that the process has for itself, in its own namespace (proc(5),
     /// `NSpid` of `status`).
     pub fn own_pid(&self) -> u32 {
-        let text = fs::read_to_string(format!("/proc/{}/status", self.pid)).unwrap_or_default();
+        let text = read(self.pid, "status").unwrap_or_default();
         let pids = text.lines().find_map(|line| line.strip_prefix("NSpid:"));
         pids.and_then(|pids| pids.split_whitespace().last()?.parse().ok()).unwrap_or(self.pid)
     }
@@ -139,5 +146,30 @@ impl ProcessDirectory {
     pub fn parent(&self) -> Option<u32> {
         let status = self.read("status")?;
         status.lines().find_map(|line| line.strip_prefix("PPid:"))?.trim().parse().ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::OsStr;
+    use std::os::unix::ffi::OsStrExt as _;
+    use std::os::unix::fs::symlink;
+    use std::os::unix::process::CommandExt as _;
+    use std::process::Command;
+
+    use super::*;
+    use crate::local::process::usage;
+
+    #[test]
+    fn a_process_lives_whatever_it_is_called() {
+        let home = tempfile::tempdir().expect("a directory");
+        let path = home.path().join(OsStr::from_bytes(b"\xff) Z 1"));
+        symlink("/bin/sleep", &path).expect("a link");
+        let mut called = Command::new(&path).arg0("sleep").arg("600").spawn().expect("sleep");
+        let process = ProcessIdentity::of(called.id()).expect("it lives");
+        assert!(process.is_alive() && process.pidfd().is_some() && process.account().is_some());
+        assert!(usage::cpu_used(called.id()).is_some() && usage::memory(&[called.id()]).is_some());
+        called.kill().and_then(|()| called.wait()).expect("it ends");
+        assert!(!process.is_alive());
     }
 }

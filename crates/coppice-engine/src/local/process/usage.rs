@@ -5,6 +5,8 @@ use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 use std::time::Duration;
 
+use super::identity;
+
 /// Linux shows times to programs in this unit, whatever its own is (proc(5)).
 const TICK: Duration = Duration::from_millis(10);
 /// How often processes are counted again because one ended meanwhile.
@@ -19,7 +21,7 @@ struct Times {
 }
 
 fn times(pid: u32) -> Option<Times> {
-    let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let text = identity::read(pid, "stat")?;
     // The command name is in parentheses and may hold anything.
     let (_, rest) = text.rsplit_once(')')?;
     let mut fields = rest.split_whitespace().skip(11).map(|field| field.parse::<u64>().ok());
@@ -56,7 +58,7 @@ pub(in crate::local) fn memory(pids: &[u32]) -> Option<u64> {
     let (mut own_kib, mut shared_kib, mut files_kib) = (0_u64, 0_u64, 0_u64);
     for pid in pids {
         // One that has just ended holds nothing.
-        let Ok(text) = fs::read_to_string(format!("/proc/{pid}/status")) else { continue };
+        let Some(text) = identity::read(*pid, "status") else { continue };
         let number = |name: &str| {
             let line = text.lines().find_map(|line| line.strip_prefix(name))?;
             line.trim_start_matches(':').split_whitespace().next()?.parse::<u64>().ok()
