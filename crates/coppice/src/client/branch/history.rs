@@ -15,7 +15,10 @@ pub(super) fn show(history: &BranchHistory, as_json: bool) -> anyhow::Result<()>
     }
     match &history.window {
         Some(window) => show_window(history, window),
-        None => say!("No history is kept of this branch: its server's storage needs btrfs for that."),
+        None => say!(
+            "No history of this branch is kept now: that needs btrfs for the server's storage, and room. Where a branch \
+             wrote faster than its log could be kept, it begins anew in a minute or two."
+        ),
     }
     if !history.versions.is_empty() {
         say!("");
