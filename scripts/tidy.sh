@@ -68,6 +68,16 @@ while IFS= read -r line; do
 done < <(search --line-number --ignore-case --extended-regexp --exclude={devices,invitations,usage}.rs \
   '(clock|statement|transaction|current|local)_?timestamp|current_(date|time)\b' crates/coppice-store/{src,migrations})
 
+# Whoever changes something of an organization is looked at again when that is locked: `lock_in_tx`. The lock alone
+# is for what is done by nobody's right, or by one that is looked at in another way.
+may_lock=(billing budgets invitations keys organizations rows subscriptions branches/{create,trash} github/jobs
+  marketplace/{arrivals,events} {orb,stripe}/look vercel/{installations,transfers})
+while IFS= read -r file; do
+  name=${file#crates/coppice-app/src/}
+  [[ " ${may_lock[*]} " == *" ${name%.rs} "* ]] || complain "$file: locks an organization; let lock_in_tx do that"
+done < <(search --files-with-matches --extended-regexp --include='*.rs' \
+  '(lock_(enabled_)?organization|organization_lock)_in_tx' crates/coppice-app/src)
+
 # An SQLSTATE (PostgreSQL's manual, appendix A, has the classes) is said by its name. Tests and the
 # simulation say what they expect.
 while IFS= read -r file; do

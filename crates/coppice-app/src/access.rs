@@ -1,6 +1,7 @@
 //! A caller, and what it may do where.
 
-use coppice_core::access::{Caller, Principal, Scope, check_role, check_scope};
+use coppice_core::access::{Caller, Principal, Scope, check_owner, check_role, check_scope};
+use coppice_core::operation::{CallerRule, Operation};
 use coppice_core::organization::{Holder, Organization, Role};
 use coppice_core::target::{InBranch, InOrganization};
 use coppice_core::{BranchId, Error, ErrorCode, OrganizationId, Result, UserId};
@@ -63,9 +64,28 @@ pub struct Access<T = InOrganization> {
     pub has_second_factor: bool,
     /// What the path names.
     pub target: T,
+    /// What it asked for.
+    pub operation: Operation,
 }
 
 impl<T> Access<T> {
+    /// Whether the caller's role allows what was asked for, and the organization is enabled where it has to be.
+    ///
+    /// # Errors
+    /// `role_not_allowed`, `owner_required`, `organization_disabled`
+    pub(crate) fn check_operation(&self) -> Result<()> {
+        let Self { organization, role, operation, .. } = self;
+        operation.scope.map_or(Ok(()), |scope| check_role(*role, scope))?;
+        match operation.caller {
+            CallerRule::Owner => check_owner(*role)?,
+            CallerRule::Anybody | CallerRule::User => {}
+        }
+        match operation.needs_enabled_organization && !organization.is_enabled() {
+            true => Err(organization_disabled(organization)),
+            false => Ok(()),
+        }
+    }
+
     /// Whether both the caller's credential and their role allow this.
     ///
     /// # Errors

@@ -19,7 +19,7 @@ use coppice_store::{Budget, BudgetPart, BudgetReach, Store, Tx};
 use crate::Access;
 use crate::mail::Mail;
 use crate::reconciler::Reconciler;
-use crate::rows::lock_organization_in_tx;
+use crate::rows::lock_in_tx;
 
 /// How often budgets are looked at. What was used is known up to the meter's
 /// last turn, so that this much and a turn may be used beyond a budget.
@@ -88,7 +88,7 @@ impl Budgets {
         let limit = read_limit(limit).ok_or_else(|| Error::invalid_field("limit", "must be a decimal"))?;
         let unit = self.unit(unit)?;
         let mut tx = self.store.begin().await?;
-        lock_organization_in_tx(&self.store, &mut tx, organization).await?;
+        lock_in_tx(&self.store, &mut tx, access).await?;
         let text = limit.to_plain_string();
         if !self.store.budget_set_in_tx(&mut tx, organization, subject, (&text, unit)).await? {
             return Err(no_subject(subject));
@@ -109,7 +109,7 @@ impl Budgets {
     pub async fn delete(&self, access: &Access<OnBudget>) -> Result<()> {
         let (organization, subject) = (&access.organization.id, &access.target.subject);
         let mut tx = self.store.begin().await?;
-        lock_organization_in_tx(&self.store, &mut tx, organization).await?;
+        lock_in_tx(&self.store, &mut tx, access).await?;
         let woken = self.store.budget_delete_in_tx(&mut tx, organization, subject).await?;
         let woken = woken.ok_or_else(|| no_budget(subject))?;
         tx.commit().await?;

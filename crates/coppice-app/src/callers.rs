@@ -186,6 +186,7 @@ impl Callers {
             role: membership.role,
             has_second_factor: membership.has_second_factor,
             target,
+            operation: *operation,
         })
     }
 

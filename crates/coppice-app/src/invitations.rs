@@ -34,7 +34,7 @@ use crate::idempotency::commit_with_answer;
 use crate::identity::Passwords;
 use crate::mail::Mail;
 use crate::members::{count_change_in_tx, too_many_changes};
-use crate::rows::{check_member_in_tx, lock_organization_in_tx};
+use crate::rows::{check_credential_in_tx, lock_in_tx};
 use crate::secrets::MasterKey;
 use crate::users::check_not_from_vercel;
 use crate::{Access, BrowserSession, PersonalAccess};
@@ -113,7 +113,7 @@ impl Invitations {
         let organization = &access.organization.id;
         let limits = self.limits;
         let mut tx = self.store.begin().await?;
-        self.lock_in_tx(&mut tx, access).await?;
+        let access = &lock_in_tx(&self.store, &mut tx, access).await?;
         if self.store.invitation_conflicts_in_tx(&mut tx, organization, email).await? {
             return Err(Error::Conflict {
                 code: ErrorCode::InvitationConflict,
@@ -144,13 +144,6 @@ impl Invitations {
         self.mail_in_tx(&mut tx, organization, &id).await?;
         commit_with_answer(tx, Some(self.mail.nudge())).await?;
         self.visible(access, record)
-    }
-
-    /// Locks the organization, in which the caller may still invite.
-    async fn lock_in_tx<T>(&self, tx: &mut Tx, access: &Access<T>) -> Result<()> {
-        let organization = &access.organization.id;
-        lock_organization_in_tx(&self.store, tx, organization).await?;
-        check_member_in_tx(&self.store, tx, organization, &access.caller, Scope::InviteWrite).await
     }
 
     /// Invitations of the organization, the newest first, from the one with
@@ -196,7 +189,7 @@ impl Invitations {
     pub async fn resend(&self, access: &Access<OnInvitation>) -> Result<()> {
         let (organization, id) = (&access.organization.id, &access.target.invitation);
         let mut tx = self.store.begin().await?;
-        self.lock_in_tx(&mut tx, access).await?;
+        lock_in_tx(&self.store, &mut tx, access).await?;
         match self.store.invitation_lock_in_tx(&mut tx, organization, id).await? {
             None => return Err(not_found(id)),
             Some(false) => return Err(not_pending()),
@@ -252,10 +245,7 @@ impl Invitations {
         }
         check_not_from_vercel(&self.store, user).await?;
         // Whoever takes an account that somebody else made ends all that let them in.
-        self.store.user_hold_in_tx(&mut tx, user).await?;
-        if !self.store.credential_lives_in_tx(&mut tx, credential).await? {
-            return Err(Error::Unauthenticated { code: ErrorCode::InvalidToken });
-        }
+        check_credential_in_tx(&self.store, &mut tx, Some(user), credential).await?;
         let role = self.add_in_tx(&mut tx, user, &invitation).await?;
         commit_with_answer(tx, None).await?;
         Ok(Accepted { organization: invitation.organization, role })

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use chrono::Utc;
-use coppice_core::access::{AskedExpiry, Caller, CredentialId, Grant, Principal, Scope, check_fresh};
+use coppice_core::access::{AskedExpiry, Caller, CredentialId, Grant, Principal, check_fresh, check_user};
 use coppice_core::api_key::{ApiKey, ApiKeyKind, ApiKeySecret};
 use coppice_core::limits::KEY_MAKERS_MAX;
 use coppice_core::operation::needs_fresh_sign_in;
@@ -13,7 +13,7 @@ use coppice_store::{DeletedKey, NewApiKey, ReachedBranch, ReachedProject, Store,
 use parking_lot::Mutex;
 
 use crate::idempotency::commit_with_answer;
-use crate::rows::{check_member_in_tx, lock_organization_in_tx};
+use crate::rows::{check_credential_in_tx, lock_in_tx, lock_organization_in_tx};
 use crate::secrets::MasterKey;
 use crate::{Access, PersonalAccess};
 
@@ -81,8 +81,8 @@ impl Keys {
         access: &Access,
         new: &NewKey,
     ) -> Result<(ApiKey, ApiKeySecret)> {
-        let organization = access.organization.id.clone();
-        self.create(&access.caller, &Principal::Organization(organization), new).await
+        let of = Principal::Organization(access.organization.id.clone());
+        self.create(&access.caller, (&of, Some(access)), new).await
     }
 
     /// Makes a key of the calling user.
@@ -94,10 +94,16 @@ impl Keys {
         access: &PersonalAccess,
         new: &NewKey,
     ) -> Result<(ApiKey, ApiKeySecret)> {
-        self.create(&access.caller, &Principal::User(access.user.clone()), new).await
+        self.create(&access.caller, (&Principal::User(access.user.clone()), None), new).await
     }
 
-    async fn create(&self, caller: &Caller, of: &Principal, new: &NewKey) -> Result<(ApiKey, ApiKeySecret)> {
+    /// `within` is where a key of an organization is made.
+    async fn create(
+        &self,
+        caller: &Caller,
+        (of, within): (&Principal, Option<&Access>),
+        new: &NewKey,
+    ) -> Result<(ApiKey, ApiKeySecret)> {
         let grant = caller.grant.narrowed_to(new.grant.clone())?;
         if needs_fresh_sign_in(&grant) {
             check_fresh(caller)?;
@@ -118,13 +124,14 @@ impl Keys {
         let (id, secret) = (ApiKeyId::generate(now), ApiKeySecret::generate(kind));
 
         let mut tx = self.store.begin().await?;
-        self.lock_in_tx(&mut tx, of).await?;
-        if let Principal::Organization(organization) = of {
-            check_member_in_tx(&self.store, &mut tx, organization, caller, Scope::KeysWrite).await?;
-        }
         // All keys may be taken away; none must come from one that was.
-        if !self.store.credential_lives_in_tx(&mut tx, &caller.credential).await? {
-            return Err(Error::Unauthenticated { code: ErrorCode::InvalidToken });
+        match within {
+            Some(access) => drop(lock_in_tx(&self.store, &mut tx, access).await?),
+            None => {
+                self.lock_in_tx(&mut tx, of).await?;
+                let user = Some(check_user(caller)?);
+                check_credential_in_tx(&self.store, &mut tx, user, &caller.credential).await?;
+            }
         }
         let max = self.max;
         if self.store.key_count_in_tx(&mut tx, of).await? >= max {

@@ -1,6 +1,6 @@
 //! Members of an organization and their roles.
 
-use coppice_core::access::{Principal, Scope};
+use coppice_core::access::Principal;
 use coppice_core::api_key::{MakerStanding, ReviewReason};
 use coppice_core::limits::MEMBER_CHANGES_PER_HOUR_MAX;
 use coppice_core::organization::{Member, Role};
@@ -9,7 +9,7 @@ use coppice_core::{ApiKeyId, Error, ErrorCode, OrganizationId, Result, UserId};
 use coppice_store::{OrganizationChange, Store, Tx};
 
 use crate::Access;
-use crate::rows::{check_member_in_tx, lock_organization_in_tx};
+use crate::rows::lock_in_tx;
 
 /// Members of organizations.
 #[derive(Clone)]
@@ -105,8 +105,7 @@ impl Members {
     /// Locks an organization and one of its memberships, which the caller may still change.
     async fn role_in_tx(&self, tx: &mut Tx, access: &Access<OnMember>) -> Result<Role> {
         let (organization, user) = (&access.organization.id, &access.target.user);
-        lock_organization_in_tx(&self.store, tx, organization).await?;
-        check_member_in_tx(&self.store, tx, organization, &access.caller, Scope::OrgWrite).await?;
+        lock_in_tx(&self.store, tx, access).await?;
         let role = self.store.member_role_in_tx(tx, organization, user).await?;
         role.ok_or_else(|| Error::NotFound {
             code: ErrorCode::MemberNotFound,

@@ -17,7 +17,7 @@ use tokio::sync::Notify;
 
 use crate::access::second_factor_place;
 use crate::idempotency::commit_with_answer;
-use crate::rows::{lock_organization_in_tx, organization_gone};
+use crate::rows::{lock_in_tx, lock_organization_in_tx};
 use crate::stripe::Stripe;
 use crate::subscriptions::{Subscriptions, hour_of, used};
 use crate::users::check_not_from_vercel;
@@ -159,8 +159,11 @@ impl Organizations {
         if requires == Some(false) {
             check_fresh(&access.caller)?;
         }
-        let updated = self.store.organization_update(&current.id, name, requires).await?;
-        updated.ok_or_else(|| organization_gone(&current.id))
+        let mut tx = self.store.begin().await?;
+        lock_in_tx(&self.store, &mut tx, access).await?;
+        let updated = self.store.organization_update_in_tx(&mut tx, &current.id, name, requires).await?;
+        tx.commit().await?;
+        Ok(updated)
     }
 
     /// Deletes an organization without projects: its keys and memberships end
@@ -171,7 +174,7 @@ impl Organizations {
     pub async fn delete(&self, access: &Access) -> Result<()> {
         let id = &access.organization.id;
         let mut tx = self.store.begin().await?;
-        lock_organization_in_tx(&self.store, &mut tx, id).await?;
+        lock_in_tx(&self.store, &mut tx, access).await?;
         if self.store.project_exists_in_tx(&mut tx, id).await? {
             return Err(has_projects());
         }
@@ -189,7 +192,7 @@ impl Organizations {
     pub async fn request_deletion(&self, access: &Access) -> Result<()> {
         let id = &access.organization.id;
         let mut tx = self.store.begin().await?;
-        lock_organization_in_tx(&self.store, &mut tx, id).await?;
+        lock_in_tx(&self.store, &mut tx, access).await?;
         if self.store.project_exists_in_tx(&mut tx, id).await? {
             return Err(has_projects());
         }

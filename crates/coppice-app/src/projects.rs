@@ -10,7 +10,7 @@ use coppice_store::{Doomed, Store, Tx};
 use crate::Access;
 use crate::idempotency::commit_with_answer;
 use crate::reconciler::Reconciler;
-use crate::rows::{find_project, lock_enabled_organization_in_tx, lock_project_in_tx};
+use crate::rows::{find_project, lock_in_tx, lock_project_in_tx};
 
 /// A project to be made; checked by the caller.
 #[derive(Clone, Debug)]
@@ -51,7 +51,7 @@ impl Projects {
         let organization = access.organization.id.clone();
         let place = InProject { organization, project: ProjectId::generate(Utc::now()) };
         let mut tx = self.store.begin().await?;
-        lock_enabled_organization_in_tx(&self.store, &mut tx, &place.organization).await?;
+        lock_in_tx(&self.store, &mut tx, access).await?;
         let project = self.insert_in_tx(&mut tx, &place, &new.name, &new.configuration).await?;
         commit_with_answer(tx, None).await?;
         Ok(project)
@@ -116,7 +116,7 @@ impl Projects {
     pub async fn update(&self, access: &Access<InProject>, change: ProjectChange) -> Result<Project> {
         let id = &access.target.project;
         let mut tx = self.store.begin().await?;
-        lock_enabled_organization_in_tx(&self.store, &mut tx, &access.organization.id).await?;
+        lock_in_tx(&self.store, &mut tx, access).await?;
         let current = lock_project_in_tx(&self.store, &mut tx, &access.target).await?;
         let name = change.name.unwrap_or_else(|| current.name.clone());
         let configuration = current.configuration.clone().with(change.configuration);
@@ -134,13 +134,18 @@ impl Projects {
     /// # Errors
     /// `project_not_found`, `branch_protected`
     pub async fn delete(&self, access: &Access<InProject>) -> Result<()> {
-        self.delete_at(&access.target).await
+        let mut tx = self.store.begin().await?;
+        lock_in_tx(&self.store, &mut tx, access).await?;
+        self.delete_with(tx, &access.target).await
     }
 
     /// As [`Projects::delete`], for what has the right to.
     pub(crate) async fn delete_at(&self, place: &InProject) -> Result<()> {
+        self.delete_with(self.store.begin().await?, place).await
+    }
+
+    async fn delete_with(&self, mut tx: Tx, place: &InProject) -> Result<()> {
         let InProject { organization, project: id } = place;
-        let mut tx = self.store.begin().await?;
         if !self.store.project_delete_in_tx(&mut tx, organization, id).await? {
             return Err(Error::project_not_found(id));
         }

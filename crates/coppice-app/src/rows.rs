@@ -1,6 +1,6 @@
 //! Rows that a use case needs to be there, and what whoever asks is told when they are not.
 
-use coppice_core::access::{Caller, Principal, Scope, check_role};
+use coppice_core::access::{CredentialId, check_user};
 use coppice_core::branch::Branch;
 use coppice_core::organization::Organization;
 use coppice_core::project::Project;
@@ -10,7 +10,56 @@ use coppice_store::{Store, Tx};
 
 use crate::access::{Access, not_a_member, organization_disabled};
 
-/// Locks an organization until the transaction ends.
+/// Locks the organization in which a caller changes something until the transaction ends, and looks whether the
+/// caller still may: who was removed or disabled meanwhile, or has less to say, or whose key or session ended, changes
+/// nothing, and none of that happens before the transaction is over. Returns what the caller may do by now.
+///
+/// # Errors
+/// `organization_access_denied`, also when it was deleted; `invalid_token`, `role_not_allowed`, `owner_required`,
+/// `organization_disabled`
+pub(crate) async fn lock_in_tx<T: Clone>(
+    store: &Store,
+    tx: &mut Tx,
+    access: &Access<T>,
+) -> Result<Access<T>> {
+    let id = &access.organization.id;
+    let organization = lock_organization_in_tx(store, tx, id).await?;
+    let user = check_user(&access.caller).ok();
+    check_credential_in_tx(store, tx, user, &access.caller.credential).await?;
+    let role = match user {
+        Some(user) => {
+            let role = store.member_role_in_tx(tx, id, user).await?;
+            Some(role.ok_or_else(|| not_a_member(id))?)
+        }
+        None => None,
+    };
+    let now = Access { organization, role, ..access.clone() };
+    now.check_operation()?;
+    Ok(now)
+}
+
+/// Makes sure that a key or session did not end since it was shown, and its user, if it is one's, was not disabled. If
+/// so, that stays until the transaction ends.
+///
+/// # Errors
+/// `invalid_token`
+pub(crate) async fn check_credential_in_tx(
+    store: &Store,
+    tx: &mut Tx,
+    user: Option<&UserId>,
+    credential: &CredentialId,
+) -> Result<()> {
+    let is_let_in = match user {
+        Some(user) => store.user_hold_in_tx(tx, user).await?,
+        None => true,
+    };
+    match is_let_in && store.credential_lives_in_tx(tx, credential).await? {
+        true => Ok(()),
+        false => Err(Error::Unauthenticated { code: ErrorCode::InvalidToken }),
+    }
+}
+
+/// Locks an organization until the transaction ends, for what is done by nobody's right; see [`lock_in_tx`].
 ///
 /// # Errors
 /// `organization_access_denied` when it was deleted meanwhile.
@@ -22,8 +71,7 @@ pub(crate) async fn lock_organization_in_tx(
     store.organization_lock_in_tx(tx, id).await?.ok_or_else(|| organization_gone(id))
 }
 
-/// As [`lock_organization_in_tx`], for what can't be done in a disabled one: it may have been
-/// disabled since the caller was checked.
+/// As [`lock_organization_in_tx`], for what can't be done in a disabled one.
 ///
 /// # Errors
 /// `organization_access_denied`, `organization_disabled`
@@ -34,25 +82,6 @@ pub(crate) async fn lock_enabled_organization_in_tx(
 ) -> Result<()> {
     let organization = lock_organization_in_tx(store, tx, id).await?;
     if organization.is_enabled() { Ok(()) } else { Err(organization_disabled(&organization)) }
-}
-
-/// Whether a person may still use a scope in an organization, which the transaction has locked:
-/// nobody is removed meanwhile, or has less to say. For what would let them back in.
-///
-/// # Errors
-/// `organization_access_denied`, `role_not_allowed`
-pub(crate) async fn check_member_in_tx(
-    store: &Store,
-    tx: &mut Tx,
-    organization: &OrganizationId,
-    caller: &Caller,
-    scope: Scope,
-) -> Result<()> {
-    let Principal::User(user) = &caller.principal else { return Ok(()) };
-    match store.member_role_in_tx(tx, organization, user).await? {
-        Some(role) => check_role(Some(role), scope),
-        None => Err(not_a_member(organization)),
-    }
 }
 
 /// Makes sure that a browser's session did not end since it was looked for: nothing is done by right of it

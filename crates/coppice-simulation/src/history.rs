@@ -11,7 +11,7 @@ use crate::checks;
 use crate::dice::Dice;
 use crate::link::{Link, Turn};
 use crate::metastore::{Metastore, start_of_time};
-use crate::owner::{ORGANIZATION, PROJECT};
+use crate::owner::{KEY, ORGANIZATION, OWNER, PROJECT};
 use crate::process::Process;
 use crate::time::{self, Clocks};
 use crate::world::{Faults, ProcessId, World};
@@ -180,6 +180,10 @@ impl<'a> History<'a> {
         self.tell_time();
         self.metastore.admin.query(&format!(
             "insert into organizations (id, name) values ('{ORGANIZATION}', 'simulated');
+             insert into users (id, email, name) values ('{OWNER}', 'owner@example.com', '');
+             insert into members (organization_id, user_id, role) values ('{ORGANIZATION}', '{OWNER}', 'owner');
+             insert into api_keys (id, user_id, name, preview, hash, scopes, projects, branches)
+             values ('{KEY}', '{OWNER}', '', '', '', '{{}}', '{{}}', '{{}}');
              insert into projects (id, organization_id, name, base_scale_to_zero, base_inactivity_minutes,
                  child_scale_to_zero, child_inactivity_minutes, ip_filtering_enabled, ip_ranges)
              values ('{PROJECT}', '{ORGANIZATION}', 'simulated', true, 5, true, 1, false, '[]')"

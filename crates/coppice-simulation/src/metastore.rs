@@ -111,7 +111,7 @@ impl Metastore {
     /// Forgets what an earlier history left.
     pub(crate) fn clear(&mut self) {
         self.admin.query(
-            "delete from organizations; delete from branches; delete from projects; delete from instances;
+            "delete from organizations; delete from users; delete from branches; delete from projects; delete from instances;
              delete from volumes; delete from tombstones; delete from hosts; delete from installation;
              delete from awake_crashes; delete from awake_periods;
              delete from events; delete from event_feeds;

@@ -30,6 +30,8 @@ pub(crate) type Place = (ProcessId, usize);
 
 /// The organization and the project of every history.
 pub(crate) const ORGANIZATION: &str = "org_simulated";
+pub(crate) const OWNER: &str = "usr_simulated";
+pub(crate) const KEY: &str = "key_simulated";
 pub(crate) const PROJECT: &str = "prj_simulated";
 /// How long a client waits for a branch.
 const CLIENT_PATIENCE: Duration = Duration::from_secs(50);
@@ -338,8 +340,8 @@ fn access<T>(target: T) -> Access<T> {
     let time = start_of_time();
     Access {
         caller: Caller {
-            principal: Principal::User(UserId::from_trusted("usr_simulated")),
-            credential: CredentialId::Key(ApiKeyId::from_trusted("key_simulated")),
+            principal: Principal::User(UserId::from_trusted(OWNER)),
+            credential: CredentialId::Key(ApiKeyId::from_trusted(KEY)),
             grant: Grant::everything(),
             expiry: None,
             is_stale: false,
@@ -359,5 +361,6 @@ fn access<T>(target: T) -> Access<T> {
         role: Some(Role::Owner),
         has_second_factor: true,
         target,
+        operation: CREATE_BRANCH,
     }
 }

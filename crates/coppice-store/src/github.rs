@@ -10,7 +10,7 @@ use sqlx::query::QueryAs;
 use sqlx::{Encode, FromRow, Postgres, Type};
 
 use crate::holders::{Room, holder_turns};
-use crate::{Result, Store};
+use crate::{Result, Store, Tx};
 
 const INSTALLATION: &str = "id, installation_id, organization_id, administered, created_at, updated_at";
 const REPOSITORY: &str = "g.id, g.repository_id, g.project_id, g.root_branch_id, g.previews, g.forks, g.job_keys, g.created_at, g.updated_at";
@@ -179,8 +179,9 @@ impl Store {
     ///
     /// # Errors
     /// A unique violation of `github_installations_once`.
-    pub async fn github_installation_insert(
+    pub async fn github_installation_insert_in_tx(
         &self,
+        tx: &mut Tx,
         id: &GithubInstallationId,
         organization: &OrganizationId,
         installation: i64,
@@ -191,7 +192,7 @@ impl Store {
              values ($1, $2, $3, $4)
              returning {INSTALLATION}"
         );
-        let row = of_link(sql, (id, organization), installation, administered).fetch_one(&self.pool).await?;
+        let row = of_link(sql, (id, organization), installation, administered).fetch_one(&mut **tx).await?;
         Ok(row.into())
     }
 
@@ -200,8 +201,9 @@ impl Store {
     ///
     /// # Errors
     /// A unique violation of `github_installations_once`.
-    pub async fn github_installation_update(
+    pub async fn github_installation_update_in_tx(
         &self,
+        tx: &mut Tx,
         id: &GithubInstallationId,
         organization: &OrganizationId,
         installation: i64,
@@ -214,7 +216,7 @@ impl Store {
              where id = $1 and organization_id = $2 returning {INSTALLATION}"
         );
         let query = of_link(sql, (id, organization), installation, administered);
-        Ok(query.fetch_optional(&self.pool).await?.map(GithubInstallation::from))
+        Ok(query.fetch_optional(&mut **tx).await?.map(GithubInstallation::from))
     }
 
     /// Forgets an installation that is gone, with all mappings through it, whoever has linked it.
@@ -245,8 +247,9 @@ impl Store {
     ///
     /// # Errors
     /// A unique violation of `github_repositories_project` or `github_repositories_repository`.
-    pub async fn github_repository_insert(
+    pub async fn github_repository_insert_in_tx(
         &self,
+        tx: &mut Tx,
         id: &GithubRepositoryId,
         project: &ProjectId,
         note: &MappingNote<'_>,
@@ -257,7 +260,7 @@ impl Store {
              values ($8, $1, $2, $3, $4, coalesce($5, true), coalesce($6, false), $7) returning {REPOSITORY}"
         );
         let query = of_mapping(sql, project, note).bind(id.as_str());
-        Ok(query.fetch_one(&self.pool).await?.into())
+        Ok(query.fetch_one(&mut **tx).await?.into())
     }
 
     /// Changes the mapping of a project; none when it has none. What was known
@@ -265,8 +268,9 @@ impl Store {
     ///
     /// # Errors
     /// A unique violation of `github_repositories_repository`.
-    pub async fn github_repository_update(
+    pub async fn github_repository_update_in_tx(
         &self,
+        tx: &mut Tx,
         project: &ProjectId,
         note: &MappingNote<'_>,
     ) -> Result<Option<GithubRepository>> {
@@ -282,7 +286,7 @@ impl Store {
              where project_id = $1 returning {REPOSITORY}"
         );
         let query = of_mapping(sql, project, note);
-        Ok(query.fetch_optional(&self.pool).await?.map(GithubRepository::from))
+        Ok(query.fetch_optional(&mut **tx).await?.map(GithubRepository::from))
     }
 
     /// Ends the mapping of a project; false when it has none.

@@ -98,26 +98,26 @@ impl Store {
         Ok(row.into())
     }
 
-    /// Changes what is given of an organization and returns it; none when it is
-    /// deleted.
-    pub async fn organization_update(
+    /// Changes what is given of an organization, which the transaction has locked, and returns it.
+    pub async fn organization_update_in_tx(
         &self,
+        tx: &mut Tx,
         id: &OrganizationId,
         name: Option<&str>,
         requires_second_factor: Option<bool>,
-    ) -> Result<Option<Organization>> {
+    ) -> Result<Organization> {
         let sql = format!(
             "update organizations o set name = coalesce($2, name),
                     requires_second_factor = coalesce($3, requires_second_factor)
-             where id = $1 and deleted_at is null returning {COLUMNS}"
+             where id = $1 returning {COLUMNS}"
         );
-        let row: Option<OrganizationRow> = sqlx::query_as(sqlx::AssertSqlSafe(sql))
+        let row: OrganizationRow = sqlx::query_as(sqlx::AssertSqlSafe(sql))
             .bind(id.as_str())
             .bind(name)
             .bind(requires_second_factor)
-            .fetch_optional(&self.pool)
+            .fetch_one(&mut **tx)
             .await?;
-        Ok(row.map(Organization::from))
+        Ok(row.into())
     }
 
     /// Marks an organization deleted and ends its keys, memberships and invitations; false

@@ -187,9 +187,10 @@ impl Store {
     /// Keeps a user's password as it is, and their browser sessions from ending,
     /// until the transaction ends; several may do so at once. To be done before
     /// anything is locked that setting a password, or signing out, takes away.
-    pub async fn user_hold_in_tx(&self, tx: &mut Tx, id: &UserId) -> Result<()> {
-        sqlx::query("select from users where id = $1 for share").bind(id.as_str()).execute(&mut **tx).await?;
-        Ok(())
+    /// False when they are disabled; nobody disables them either until then.
+    pub async fn user_hold_in_tx(&self, tx: &mut Tx, id: &UserId) -> Result<bool> {
+        let query = sqlx::query_scalar("select not disabled from users where id = $1 for share");
+        Ok(query.bind(id.as_str()).fetch_optional(&mut **tx).await?.unwrap_or(false))
     }
 
     /// Makes changes of what one user owns wait for each other, so that quotas

@@ -24,7 +24,9 @@ use crate::Access;
 use crate::configuration::server;
 use crate::idempotency::{branch_of_call, note_effect_in_tx};
 use crate::past::Past;
-use crate::rows::{find_in_project, find_project, lock_enabled_organization_in_tx, lock_project_in_tx};
+use crate::rows::{
+    find_in_project, find_project, lock_enabled_organization_in_tx, lock_in_tx, lock_project_in_tx,
+};
 use crate::secrets::{new_password, scram_verifier};
 use crate::vercel::databases::NewDatabase;
 
@@ -149,8 +151,7 @@ impl Branches {
     /// Everything the error catalogue lists for createBranch.
     #[tracing::instrument(level = "debug", skip_all)]
     pub async fn create(&self, access: &Access<InProject>, new: &NewBranchRequest) -> Result<Branch> {
-        let made_with = access.caller.credential.key();
-        self.make(&access.target, made_with, new, None).await
+        self.make(&access.target, Some(access), new, None).await
     }
 
     /// Makes a branch out of what another one was. Waits as
@@ -160,15 +161,14 @@ impl Branches {
     /// Everything the error catalogue lists for restoreFromBackup.
     #[tracing::instrument(level = "debug", skip_all)]
     pub async fn restore(&self, access: &Access<InBranch>, new: &NewBranchRequest) -> Result<Branch> {
-        let made_with = access.caller.credential.key();
-        self.make(&access.target.within, made_with, new, None).await
+        self.make(&access.target.within, Some(access), new, None).await
     }
 
-    /// As [`Branches::create`], with a key, or for something else: whose branch it is, is written down with it.
-    pub(crate) async fn make(
+    /// As [`Branches::create`], by somebody, or for something else: whose branch it is, is written down with it.
+    pub(crate) async fn make<T: Clone + Sync>(
         &self,
         place: &InProject,
-        made_with: Option<&ApiKeyId>,
+        by: Option<&Access<T>>,
         new: &NewBranchRequest,
         made_for: Option<MadeFor<'_>>,
     ) -> Result<Branch> {
@@ -176,6 +176,7 @@ impl Branches {
             return self.come_up(place, &id, self.reconciler.watch(&id)).await;
         }
         self.check_backups(new.backups)?;
+        let made_with = by.and_then(|access| access.caller.credential.key());
         let (id, volume) = (BranchId::generate(), VolumeId::generate(Utc::now()));
         let password = new_password();
         let sealed = self.key.seal(id.as_str(), &password);
@@ -184,7 +185,10 @@ impl Branches {
         // Before anything is locked: it takes a look at the parent's log.
         let past = self.find_past(place, new, made_with).await?;
         let mut tx = self.store.begin().await?;
-        lock_enabled_organization_in_tx(&self.store, &mut tx, &place.organization).await?;
+        match by {
+            Some(access) => drop(lock_in_tx(&self.store, &mut tx, access).await?),
+            None => lock_enabled_organization_in_tx(&self.store, &mut tx, &place.organization).await?,
+        }
         if let Some(MadeFor::Resource(database)) = made_for {
             self.projects.insert_in_tx(&mut tx, place, database.name(), &Default::default()).await?;
         }

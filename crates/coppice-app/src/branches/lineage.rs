@@ -10,7 +10,7 @@ use super::Branches;
 use super::create::{too_deep, too_many_children};
 use crate::Access;
 use crate::idempotency::{branch_of_call, note_effect_in_tx};
-use crate::rows::{find_branch, lock_enabled_organization_in_tx, lock_project_in_tx};
+use crate::rows::{find_branch, lock_in_tx, lock_project_in_tx};
 
 impl Branches {
     /// Makes a branch a base branch. One that is stays as it is.
@@ -54,7 +54,7 @@ impl Branches {
     async fn begin_with(&self, access: &Access<InBranch>) -> Result<(Tx, Branch)> {
         let InBranch { within, branch: id } = &access.target;
         let mut tx = self.store.begin().await?;
-        lock_enabled_organization_in_tx(&self.store, &mut tx, &access.organization.id).await?;
+        lock_in_tx(&self.store, &mut tx, access).await?;
         let project = lock_project_in_tx(&self.store, &mut tx, within).await?;
         let found = self.store.branch_find_in_tx(&mut tx, &project.organization, &project.id, id).await?;
         Ok((tx, found.ok_or_else(|| Error::branch_not_found(id))?))

@@ -31,9 +31,7 @@ use crate::offers::Offers;
 use crate::past::Moments;
 use crate::projects::Projects;
 use crate::reconciler::Reconciler;
-use crate::rows::{
-    find_branch, find_in_project, find_project, lock_enabled_organization_in_tx, lock_project_in_tx,
-};
+use crate::rows::{find_branch, find_in_project, find_project, lock_in_tx, lock_project_in_tx};
 use crate::secrets::MasterKey;
 use crate::sleep::{Activity, Sleep};
 use crate::{Access, AppConfig};
@@ -181,7 +179,7 @@ impl Branches {
             self.sleep.note_uses().await;
         }
         let mut tx = self.store.begin().await?;
-        lock_enabled_organization_in_tx(&self.store, &mut tx, &access.organization.id).await?;
+        let access = &lock_in_tx(&self.store, &mut tx, access).await?;
         // Renames wait for each other and for creations in the project.
         let project = lock_project_in_tx(&self.store, &mut tx, within).await?;
         let found = self.store.branch_find_in_tx(&mut tx, &project.organization, &project.id, id).await?;

@@ -16,7 +16,7 @@ use crate::Access;
 use crate::idempotency::{branch_of_call, note_effect_in_tx};
 use crate::past::{Past, no_version};
 use crate::projects::protected_from;
-use crate::rows::{find_branch, find_in_project, lock_enabled_organization_in_tx, lock_project_in_tx};
+use crate::rows::{find_branch, find_in_project, lock_in_tx, lock_project_in_tx};
 
 /// What a branch shall be from now on: a copy of its parent, unless something
 /// else is named.
@@ -60,7 +60,7 @@ impl Branches {
         // Before anything is locked: it takes a look at the log.
         let past = self.find_reset_moment(access, &seen, &origin, to).await?;
         let mut tx = self.store.begin().await?;
-        lock_enabled_organization_in_tx(&self.store, &mut tx, &access.organization.id).await?;
+        lock_in_tx(&self.store, &mut tx, access).await?;
         let project = lock_project_in_tx(&self.store, &mut tx, within).await?;
         let found = self.store.branch_find_in_tx(&mut tx, &project.organization, &project.id, id).await?;
         let current = found.ok_or_else(|| Error::branch_not_found(id))?;

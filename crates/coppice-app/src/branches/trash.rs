@@ -16,10 +16,7 @@ use crate::Access;
 use crate::idempotency::{branch_of_call, note_effect_in_tx};
 use crate::metering::known_bytes;
 use crate::projects::protected;
-use crate::rows::{
-    find_in_project, find_project, lock_enabled_organization_in_tx, lock_organization_in_tx,
-    lock_project_in_tx,
-};
+use crate::rows::{find_in_project, find_project, lock_in_tx, lock_organization_in_tx, lock_project_in_tx};
 
 /// What woke a branch that was brought back.
 const BROUGHT_BACK: &str = "a request to the API, from the trash";
@@ -42,17 +39,18 @@ impl Branches {
             true => Err(protected(&format!("branch {}", branch.name), "it")),
             false => Ok(true),
         };
-        if !self.put_away(&access.target, purge, is_allowed).await? {
+        if !self.put_away(&access.target, Some(access), purge, is_allowed).await? {
             return Err(Error::branch_not_found(id));
         }
         Ok(())
     }
 
     /// Puts a branch into the trash, or past it, if it is there and `is_due`;
-    /// false otherwise.
+    /// false otherwise. `by` is whoever asks for it, if anybody does.
     pub(crate) async fn put_away(
         &self,
         place: &InBranch,
+        by: Option<&Access<InBranch>>,
         purge: bool,
         is_due: impl FnOnce(&Branch) -> Result<bool> + Send,
     ) -> Result<bool> {
@@ -61,7 +59,10 @@ impl Branches {
         // What was used until now belongs to the time that ends now.
         self.sleep.note_uses().await;
         let mut tx = self.store.begin().await?;
-        lock_organization_in_tx(&self.store, &mut tx, organization).await?;
+        match by {
+            Some(access) => drop(lock_in_tx(&self.store, &mut tx, access).await?),
+            None => drop(lock_organization_in_tx(&self.store, &mut tx, organization).await?),
+        }
         let project = lock_project_in_tx(&self.store, &mut tx, within).await?;
         let Some(branch) = self.store.branch_find_in_tx(&mut tx, organization, &project.id, id).await? else {
             return Ok(false);
@@ -95,7 +96,7 @@ impl Branches {
             let place = InBranch { within: InProject { organization, project }, branch };
             // Somebody may have given it more time.
             let is_due = |branch: &Branch| Ok(branch.expires_at.is_some_and(|end| end <= Utc::now()));
-            if self.put_away(&place, false, is_due).await? {
+            if self.put_away(&place, None, false, is_due).await? {
                 tracing::info!(branch = %place.branch, "branch {} has expired: it is deleted", place.branch);
             }
         }
@@ -127,7 +128,7 @@ impl Branches {
             return find_in_project(&self.store, within, id).await;
         }
         let mut tx = self.store.begin().await?;
-        lock_enabled_organization_in_tx(&self.store, &mut tx, &access.organization.id).await?;
+        lock_in_tx(&self.store, &mut tx, access).await?;
         let project = lock_project_in_tx(&self.store, &mut tx, within).await?;
         let counted = self.store.branch_quotas_in_tx(&mut tx, &access.organization.id, &project.id).await?;
         self.check_branch_limits(&counted)?;
@@ -156,7 +157,7 @@ impl Branches {
     /// # Errors
     /// `project_not_found`
     pub async fn empty_trash(&self, access: &Access<InProject>) -> Result<()> {
-        self.purge_doomed(&access.target, Doomed::Trash).await.map(drop)
+        self.purge_doomed(access, &access.target, Doomed::Trash).await.map(drop)
     }
 
     /// Removes one branch in the trash for good.
@@ -165,15 +166,20 @@ impl Branches {
     /// `project_not_found`, `branch_not_found`
     pub async fn purge(&self, access: &Access<InTrash>) -> Result<()> {
         let InTrash { within, branch: id } = &access.target;
-        match self.purge_doomed(within, Doomed::Trashed(id)).await?.is_empty() {
+        match self.purge_doomed(access, within, Doomed::Trashed(id)).await?.is_empty() {
             true => Err(Error::branch_not_found(id)),
             false => Ok(()),
         }
     }
 
-    async fn purge_doomed(&self, place: &InProject, doomed: Doomed<'_>) -> Result<Vec<BranchId>> {
+    async fn purge_doomed<T: Clone + Sync>(
+        &self,
+        access: &Access<T>,
+        place: &InProject,
+        doomed: Doomed<'_>,
+    ) -> Result<Vec<BranchId>> {
         let mut tx = self.store.begin().await?;
-        lock_organization_in_tx(&self.store, &mut tx, &place.organization).await?;
+        lock_in_tx(&self.store, &mut tx, access).await?;
         let project = lock_project_in_tx(&self.store, &mut tx, place).await?;
         let purged = self.store.branch_delete_in_tx(&mut tx, &project.id, doomed, "purged").await?;
         tx.commit().await?;

@@ -11,7 +11,7 @@ use super::spec::invalid_image;
 use super::{Branches, busy};
 use crate::Access;
 use crate::idempotency::{branch_of_call, note_effect_in_tx};
-use crate::rows::{find_in_project, lock_enabled_organization_in_tx, lock_project_in_tx};
+use crate::rows::{find_in_project, lock_in_tx, lock_project_in_tx};
 
 /// The major version that a branch shall have.
 #[derive(Clone, Debug)]
@@ -38,7 +38,7 @@ impl Branches {
             return find_in_project(&self.store, within, id).await;
         }
         let mut tx = self.store.begin().await?;
-        lock_enabled_organization_in_tx(&self.store, &mut tx, &access.organization.id).await?;
+        lock_in_tx(&self.store, &mut tx, access).await?;
         let project = lock_project_in_tx(&self.store, &mut tx, within).await?;
         let found = self.store.branch_find_in_tx(&mut tx, &project.organization, &project.id, id).await?;
         let current = found.ok_or_else(|| Error::branch_not_found(id))?;

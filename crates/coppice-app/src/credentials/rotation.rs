@@ -20,7 +20,7 @@ use crate::Access;
 use crate::idempotency::{branch_of_call, note_effect_in_tx};
 use crate::kept_roles::{open_verifier, seal_roles, seal_verifier};
 use crate::logins::login_of;
-use crate::rows::find_branch;
+use crate::rows::{find_branch, lock_in_tx};
 use crate::secrets::{new_password, scram_verifier};
 
 /// How long a request waits for its rotation to be done; it goes on after that.
@@ -59,6 +59,7 @@ impl BranchCredentials {
         }
         let id = &branch.id;
         let mut tx = self.store.begin().await?;
+        lock_in_tx(&self.store, &mut tx, access).await?;
         let is_up = self.note_rotation_in_tx(&mut tx, id).await?;
         self.store.vercel_rotation_ask_in_tx(&mut tx, id).await?;
         note_effect_in_tx(&self.store, &mut tx, id).await?;

@@ -14,6 +14,7 @@ use super::Github;
 use super::api::{Asked, Asker, GithubApi, GithubError};
 use crate::Access;
 use crate::attempts::LINKING;
+use crate::rows::lock_in_tx;
 
 /// Repositories of an answer, the most that GitHub gives.
 const PAGE: usize = 100;
@@ -104,9 +105,13 @@ impl Github {
     pub async fn link(&self, access: &Access, asked: &LinkRequest) -> Result<GithubInstallation> {
         let (id, organization) = (GithubInstallationId::generate(Utc::now()), &access.organization.id);
         let theirs = self.administered(organization, asked).await?;
+        let (number, mut tx) = (asked.installation, self.store.begin().await?);
+        lock_in_tx(&self.store, &mut tx, access).await?;
         let linked =
-            self.store.github_installation_insert(&id, organization, asked.installation, &theirs).await;
-        linked.map_err(|error| taken(error, asked.installation))
+            self.store.github_installation_insert_in_tx(&mut tx, &id, organization, number, &theirs).await;
+        let linked = linked.map_err(|error| taken(error, number))?;
+        tx.commit().await?;
+        Ok(linked)
     }
 
     /// Has a link lead to another installation, of whoever shows a code for that.
@@ -128,9 +133,13 @@ impl Github {
             return Err(missing());
         }
         let theirs = self.administered(organization, asked).await?;
+        let (number, mut tx) = (asked.installation, self.store.begin().await?);
+        lock_in_tx(&self.store, &mut tx, access).await?;
         let changed =
-            self.store.github_installation_update(id, organization, asked.installation, &theirs).await;
-        changed.map_err(|error| taken(error, asked.installation))?.ok_or_else(missing)
+            self.store.github_installation_update_in_tx(&mut tx, id, organization, number, &theirs).await;
+        let changed = changed.map_err(|error| taken(error, number))?.ok_or_else(missing)?;
+        tx.commit().await?;
+        Ok(changed)
     }
 
     /// Repositories of the installation that are the caller's to map; at least one.

@@ -19,6 +19,7 @@ use serde_json::{Value, json};
 use super::Github;
 use super::api::{Asked, GithubApi, GithubError, RepositoryToken};
 use super::words::{News, Words};
+use crate::Access;
 use crate::branches::{BranchOrigin, MadeFor, NewBranchRequest, SpecChange};
 use crate::rows::find_in_project;
 use crate::turns::by_turns;
@@ -234,7 +235,7 @@ impl Github {
                 moment: None,
             },
         };
-        self.branches.make(&place, None, &new, Some(MadeFor::Pull(&claimed.key))).await
+        self.branches.make(&place, None::<&Access>, &new, Some(MadeFor::Pull(&claimed.key))).await
     }
 
     async fn have_none(&self, look: &Look<'_>, told: &mut Told) -> Result<AfterLook, Failed> {
@@ -245,7 +246,7 @@ impl Github {
             project: reached.mapping.project.clone(),
         };
         let place = InBranch { within, branch: branch.clone() };
-        self.branches.put_away(&place, false, |branch| Ok(!branch.is_protected)).await?;
+        self.branches.put_away(&place, None, false, |branch| Ok(!branch.is_protected)).await?;
         failpoint!("github.deleted");
         let InProject { organization, project } = &place.within;
         let is_kept = self.store.branch_find_in(organization, project, branch).await?.is_some();

@@ -9,7 +9,7 @@ use coppice_store::{MappingNote, StoreError};
 
 use super::Github;
 use crate::Access;
-use crate::rows::find_branch;
+use crate::rows::{find_branch, lock_in_tx};
 
 /// A repository that a project is to be mapped to.
 #[derive(Clone, Copy, Debug)]
@@ -50,9 +50,13 @@ impl Github {
         }
         let installation = self.installation_of(access, asked.repository).await?;
         let id = GithubRepositoryId::generate(Utc::now());
+        let mut tx = self.store.begin().await?;
+        let access = &lock_in_tx(&self.store, &mut tx, access).await?;
         let note = note(access, asked, &installation, &root);
-        let made = self.store.github_repository_insert(&id, project, &note).await;
-        made.map_err(|error| refused(error, asked.repository))
+        let made = self.store.github_repository_insert_in_tx(&mut tx, &id, project, &note).await;
+        let made = made.map_err(|error| refused(error, asked.repository))?;
+        tx.commit().await?;
+        Ok(made)
     }
 
     /// Changes the mapping of the project: its repository, and the branch of the path as its root.
@@ -69,9 +73,13 @@ impl Github {
         let project = &access.target.within.project;
         self.check_mapping(access).await?;
         let installation = self.installation_of(access, asked.repository).await?;
+        let mut tx = self.store.begin().await?;
+        let access = &lock_in_tx(&self.store, &mut tx, access).await?;
         let note = note(access, asked, &installation, &root);
-        let changed = self.store.github_repository_update(project, &note).await;
-        changed.map_err(|error| refused(error, asked.repository))?.ok_or_else(not_found)
+        let changed = self.store.github_repository_update_in_tx(&mut tx, project, &note).await;
+        let changed = changed.map_err(|error| refused(error, asked.repository))?.ok_or_else(not_found)?;
+        tx.commit().await?;
+        Ok(changed)
     }
 
     /// Ends the mapping of the project. Branches that were made for pull requests stay until their time is over.

@@ -18,6 +18,7 @@ use super::databases::{
     secrets,
 };
 use super::{Vercel, VercelCaller};
+use crate::Access;
 use crate::branches::{BranchOrigin, CustomBranch, MadeFor, NewBranchRequest};
 use crate::idempotency::KeptAnswer;
 use crate::rows::find_in_project;
@@ -99,7 +100,8 @@ impl Vercel {
             }),
         };
         let place = InProject { organization: database.installation.organization.clone(), project };
-        let branch = self.branches.make(&place, None, &new, Some(MadeFor::Resource(database))).await?;
+        let branch =
+            self.branches.make(&place, None::<&Access>, &new, Some(MadeFor::Resource(database))).await?;
         failpoint!("vercel.provisioned");
         Ok(database.told((&place.project, &branch.id), status_of(&branch, true)))
     }

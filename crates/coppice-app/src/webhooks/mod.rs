@@ -31,7 +31,7 @@ use zeroize::Zeroizing;
 use self::guard::Lookups;
 use crate::Access;
 use crate::idempotency::commit_with_answer;
-use crate::rows::lock_enabled_organization_in_tx;
+use crate::rows::lock_in_tx;
 use crate::secrets::MasterKey;
 
 /// A webhook to be made; its fields were checked by the caller.
@@ -126,7 +126,7 @@ impl Webhooks {
         };
         let organization = &access.organization.id;
         let mut tx = self.store.begin().await?;
-        lock_enabled_organization_in_tx(&self.store, &mut tx, organization).await?;
+        lock_in_tx(&self.store, &mut tx, access).await?;
         if self.store.webhook_count_in_tx(&mut tx, organization).await? >= WEBHOOKS_MAX {
             return Err(Error::invalid(
                 ErrorCode::WebhookLimitReached,
@@ -162,6 +162,7 @@ impl Webhooks {
         let OnWebhook { within: InOrganization { organization }, webhook: id } = &access.target;
         let url = change.url.map(|url| guard::checked_url(&url, &self.reach)).transpose()?;
         let mut tx = self.store.begin().await?;
+        lock_in_tx(&self.store, &mut tx, access).await?;
         let current = self.store.webhook_lock_in_tx(&mut tx, organization, id).await?;
         let current = current.ok_or_else(|| not_found(id))?;
         let changed = Webhook {
@@ -206,6 +207,7 @@ impl Webhooks {
         let secret = secret::generate();
         let sealed = self.key.seal(id.as_str(), &secret);
         let mut tx = self.store.begin().await?;
+        lock_in_tx(&self.store, &mut tx, access).await?;
         let rotated = self.store.webhook_rotate_in_tx(&mut tx, organization, id, &sealed).await?;
         let rotated = rotated.ok_or_else(|| not_found(id))?;
         commit_with_answer(tx, None).await?;

@@ -21,7 +21,8 @@ async fn with_mapping(server: &Postgres) -> (Store, PgConnection, GithubReposito
     let (store, sql) = with_rows(&server.database()).await;
     let organization = OrganizationId::from_trusted("o");
     let link = GithubInstallationId::from_trusted("ghi_1");
-    store.github_installation_insert(&link, &organization, 7, &[REPOSITORY]).await.unwrap();
+    let mut tx = store.begin().await.unwrap();
+    store.github_installation_insert_in_tx(&mut tx, &link, &organization, 7, &[REPOSITORY]).await.unwrap();
     let root = BranchId::from_trusted(BRANCH);
     let note = MappingNote {
         installation: &link,
@@ -32,7 +33,9 @@ async fn with_mapping(server: &Postgres) -> (Store, PgConnection, GithubReposito
         has_job_keys: true,
     };
     let id = GithubRepositoryId::from_trusted("ghr_1");
-    let mapping = store.github_repository_insert(&id, &ProjectId::from_trusted("p"), &note).await.unwrap();
+    let project = ProjectId::from_trusted("p");
+    let mapping = store.github_repository_insert_in_tx(&mut tx, &id, &project, &note).await.unwrap();
+    tx.commit().await.unwrap();
     assert!(mapping.has_previews && !mapping.takes_forks);
     (store, sql, mapping)
 }
