@@ -10,8 +10,8 @@ use coppice_core::target::{InBranch, InProject, OnBackup};
 use coppice_wire as wire;
 
 use crate::backup_settings::{change_from, refused};
-use crate::branches::{inherited_from, short_after_wait};
-use crate::endpoint::{Body, Endpoint, Made, Shown, Waiting, get, post};
+use crate::branches::{inherited_from, short};
+use crate::endpoint::{Body, Endpoint, Made, Shown, get, post};
 use crate::projects::scale_to_zero_change;
 
 /// Gaps in one answer, of each branch.
@@ -49,7 +49,7 @@ async fn get_backup(app: App, access: Access<OnBackup>) -> Result<Shown<wire::Ba
 async fn restore_from_backup(
     app: App,
     access: Access<InBranch>,
-    Waiting(Body(asked), call): Waiting<Body<wire::RestoreBranch>>,
+    Body(asked): Body<wire::RestoreBranch>,
 ) -> Result<Made<wire::Branch>> {
     let wire::RestoredConfiguration { region, replicas, rest } = asked.configuration.unwrap_or_default();
     let new = NewBranchRequest {
@@ -68,8 +68,7 @@ async fn restore_from_backup(
         },
     };
     let branch = app.branches.restore(&access, &new).await?;
-    let now = call.authorize(&app, &RESTORE_FROM_BACKUP).await;
-    Ok(Made(short_after_wait(&app, now, &access, &branch).await?))
+    Ok(Made(short(&app, &access, &branch).await?))
 }
 
 fn metadata(backup: Backup) -> wire::BackupMetadata {

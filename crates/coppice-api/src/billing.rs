@@ -15,7 +15,7 @@ use coppice_wire as wire;
 use serde::Deserialize;
 use utoipa::IntoParams;
 
-use crate::endpoint::{Body, Endpoint, Forms, Query, Shown, Written, get, patch, post};
+use crate::endpoint::{Body, Endpoint, Forms, Query, Shown, Waiting, Written, get, patch, post};
 use crate::{invoice_pdf, marketplace, progress};
 
 /// Other forms of an invoice.
@@ -250,13 +250,24 @@ async fn get_invoice(
     Ok(Written { shown, kind })
 }
 
-async fn open_checkout(app: App, access: Access) -> Result<Shown<wire::BillingSession>> {
+async fn open_checkout(
+    app: App,
+    access: Access,
+    Waiting((), call): Waiting<()>,
+) -> Result<Shown<wire::BillingSession>> {
     let url = app.stripe.open_page(&access, BillingPage::NewCard).await?;
+    // Stripe may have taken its time, and who has the URL is let in there.
+    let _: Access = call.authorize(&app, &CREATE_BILLING_CHECKOUT_SESSION).await?;
     Ok(Shown(wire::BillingSession { url }))
 }
 
-async fn open_portal(app: App, access: Access) -> Result<Shown<wire::BillingSession>> {
+async fn open_portal(
+    app: App,
+    access: Access,
+    Waiting((), call): Waiting<()>,
+) -> Result<Shown<wire::BillingSession>> {
     let url = app.stripe.open_page(&access, BillingPage::Cards).await?;
+    let _: Access = call.authorize(&app, &CREATE_BILLING_PAYMENT_METHOD_SESSION).await?;
     Ok(Shown(wire::BillingSession { url }))
 }
 

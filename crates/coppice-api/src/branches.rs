@@ -8,7 +8,7 @@ use coppice_core::access::AskedExpiry;
 use coppice_core::branch::{Branch, BranchState};
 use coppice_core::image::image_name;
 use coppice_core::operation::{CREATE_BRANCH, DELETE_BRANCH, DESCRIBE_BRANCH, LIST_BRANCHES, UPDATE_BRANCH};
-use coppice_core::target::{InBranch, InProject, Target};
+use coppice_core::target::{InBranch, InProject};
 use coppice_core::{BranchId, Result, VolumeId};
 use coppice_wire as wire;
 use serde::Deserialize;
@@ -16,7 +16,7 @@ use utoipa::IntoParams;
 
 use crate::activity::summary;
 use crate::backup_settings;
-use crate::endpoint::{Body, BodyAs, Done, Endpoint, Made, Query, Shown, Waiting, delete, get, patch, post};
+use crate::endpoint::{Body, BodyAs, Done, Endpoint, Made, Query, Shown, delete, get, patch, post};
 use crate::history::moment_from;
 use crate::keys::asked_expiry;
 use crate::projects::{scale_to_zero, scale_to_zero_change};
@@ -84,11 +84,10 @@ async fn list_branches(app: App, access: Access<InProject>) -> Result<Shown<wire
 async fn create_branch(
     app: App,
     access: Access<InProject>,
-    Waiting(Body(asked), call): Waiting<Body<wire::CreateBranch>>,
+    Body(asked): Body<wire::CreateBranch>,
 ) -> Result<Made<wire::Branch>> {
     let branch = app.branches.create(&access, &request_from(asked)?).await?;
-    let now = call.authorize(&app, &CREATE_BRANCH).await;
-    Ok(Made(short_after_wait(&app, now, &access, &branch).await?))
+    Ok(Made(short(&app, &access, &branch).await?))
 }
 
 async fn describe_branch(app: App, access: Access<InBranch>) -> Result<Shown<wire::BranchDetails>> {
@@ -149,20 +148,6 @@ pub(crate) async fn short<T>(app: &App, access: &Access<T>, branch: &Branch) -> 
             .await?
             .map(|text| text.to_string()),
     })
-}
-
-/// As [`short`], of what came to be while the caller waited: whoever has lost the right to it since is told
-/// that it was done, and no password.
-pub(crate) async fn short_after_wait<T: Target>(
-    app: &App,
-    now: Result<Access<T>>,
-    before: &Access<T>,
-    branch: &Branch,
-) -> Result<wire::Branch> {
-    let is_allowed = now.is_ok();
-    let shown = short(app, now.as_ref().unwrap_or(before), branch).await?;
-    let connection_string = shown.connection_string.filter(|_| is_allowed);
-    Ok(wire::Branch { connection_string, ..shown })
 }
 
 fn status<T>(access: &Access<T>, details: &BranchDetails) -> wire::BranchStatus {

@@ -26,8 +26,8 @@ use tokio::time::timeout;
 use utoipa::IntoParams;
 
 use crate::arrival::{Place, Room, Senders};
-use crate::endpoint::{Endpoint, SentQuery, Shown, get};
-use crate::request::Sender;
+use crate::endpoint::{Endpoint, SentQuery, Shown, Waiting, get};
+use crate::request::{Call, Sender};
 use crate::sql::session::{Owned, is_at_rest};
 use crate::statements::{error_of, login_of, no_session};
 
@@ -86,7 +86,7 @@ struct Comparison {
 async fn diff_branches(
     app: App,
     access: Access<InBranch>,
-    SentQuery(asked, sender): SentQuery<Comparison>,
+    Waiting(SentQuery(asked, sender), call): Waiting<SentQuery<Comparison>>,
 ) -> Result<Shown<wire::BranchDiff>> {
     let against = asked.against.map(BranchId::from_trusted);
     let database = asked.database.unwrap_or_else(|| MANAGED_DATABASE.to_owned());
@@ -95,12 +95,14 @@ async fn diff_branches(
     let queries = coppice_schema::queries();
     let holder = app.organizations.holder(&access).await?;
     let (to, from) = tokio::join!(
-        read(&app, &branch.login, &database, &sender, &queries),
-        read(&app, &against.login, &database, &sender, &queries)
+        read(&app, &branch.login, &database, (&sender, &call), &queries),
+        read(&app, &against.login, &database, (&sender, &call), &queries)
     );
     let (to, from) = (to?, from?);
     let changed_bytes = match asked.bytes {
-        Some(true) => Some(changed::bytes(&app, &holder, [&branch, &against], &database, &sender).await?),
+        Some(true) => {
+            Some(changed::bytes(&app, &holder, [&branch, &against], &database, (&sender, &call)).await?)
+        }
         Some(false) | None => None,
     };
     let compare = move || answer(branch, against, database, [&from.rows, &to.rows]);
@@ -129,7 +131,7 @@ async fn read(
     app: &App,
     login: &StatementLogin,
     database: &str,
-    sender: &Sender,
+    (sender, call): (&Sender, &Call),
     queries: &[String],
 ) -> Result<Catalogue> {
     let gateway = sender.gateway.as_ref();
@@ -141,6 +143,11 @@ async fn read(
     let settings = format!("{settings} -c default_transaction_read_only=on");
     let signed = login_of(login, database, APPLICATION, STATEMENT_PATIENCE, &settings);
     let mut owned = Owned::begin(gateway, &signed, visitor, STATEMENT_PATIENCE).await.map_err(no_session)?;
+    // It may have waited long for the branch, and for turns.
+    if let Err(refused) = call.authorize::<InBranch>(app, &DIFF_BRANCHES).await {
+        owned.end().await;
+        return Err(refused);
+    }
     let process = owned.session().cancel_key().process_id;
     let mut out = Output::new(CATALOGUE_BYTES_MAX, place);
     let statements: Vec<_> = queries.iter().map(|query| Statement::plain(query)).collect();

@@ -208,7 +208,10 @@ async fn replay_to(app: &App, call: &Call, status: u16, body: String) -> Respons
     let shows_data = |operation: &Operation| !operation.is_write || operation.runs_sql;
     if let Some(operation) =
         context::operation().filter(|operation| !secrets.is_empty() || shows_data(operation))
-        && let Err(error) = call.authorize_again(app, operation, &secrets).await
+        && let Err(error) = call
+            .authorize_again(app, operation)
+            .await
+            .and_then(|may_see| secrets.iter().try_for_each(|secret| may_see(secret)))
     {
         return ApiError::from(error).into_response();
     }

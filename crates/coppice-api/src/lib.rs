@@ -85,6 +85,7 @@ mod unreadable;
 mod usage;
 mod users;
 mod vercel;
+mod waited;
 mod webhooks;
 mod wishes;
 

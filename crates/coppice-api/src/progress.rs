@@ -21,6 +21,7 @@ use coppice_turns::{Behalf, Name, PartedTurns, Turn, Turns};
 use crate::client_address::client_address;
 use crate::metrics;
 use crate::proof::Proof;
+use crate::waited::and_whether_it_waited;
 
 /// Requests of one credential, or of a stranger's address, that are in progress at once, …
 const AT_ONCE: usize = 64;
@@ -91,7 +92,13 @@ impl Progress {
         drop(stranger);
         let holder: Name = credential.holder().as_str().into();
         let person: Name = credential.person().as_str().into();
-        let turns = self.enter(&holder, &person).await?;
+        let (turns, has_waited) = and_whether_it_waited(self.enter(&holder, &person)).await;
+        let turns = turns?;
+        let credential = match has_waited {
+            // Whatever was asked before may have ended while others had their turns.
+            true => app.callers.authenticate(Some(proof.presented()), target).await?,
+            false => credential,
+        };
         behalf.begin(holder, person, (shown, turns));
         Ok(credential)
     }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use axum::extract::{Extension, FromRequestParts, MatchedPath, Path, Query};
 use axum::http::request::Parts;
 use coppice_app::{Access, App, Credential, PersonalAccess};
-use coppice_core::access::{Caller, Principal, Scope, check_scope};
+use coppice_core::access::{Caller, Principal, Scope, check_role, check_scope};
 use coppice_core::audit::RequestOrigin;
 use coppice_core::operation::Operation;
 use coppice_core::target::{AnyTarget, RawTarget, Target};
@@ -144,23 +144,28 @@ impl Call {
         outcome
     }
 
-    /// Whether the caller may still see the secrets of an answer that was
-    /// given before, to the same credential.
+    /// Whether the caller may still be told an answer, if only again. What is returned says which secrets of it
+    /// they may see.
     pub(crate) async fn authorize_again(
         &self,
         app: &App,
         operation: &Operation,
-        secrets: &[&SecretField],
-    ) -> Result<()> {
-        let mut scopes = secrets.iter().filter_map(|secret| Scope::parse(secret.scope));
-        if !self.path.contains_key("organizationID") {
-            let caller = app.callers.authorize_anywhere(self.authenticate(app, None).await?, operation)?;
-            return scopes.try_for_each(|scope| check_scope(&caller, scope));
-        }
-        let target = self.target();
-        let credential = self.authenticate(app, Some(&target)).await?;
-        let access: Access<AnyTarget> = app.callers.authorize_again(credential, operation, &target)?;
-        scopes.try_for_each(|scope| access.check(scope))
+    ) -> Result<impl Fn(&SecretField) -> Result<()> + Send> {
+        let (caller, role) = match self.path.contains_key("organizationID") {
+            true => {
+                let target = self.target();
+                let credential = self.authenticate(app, Some(&target)).await?;
+                let access: Access<AnyTarget> =
+                    app.callers.authorize_again(credential, operation, &target)?;
+                (access.caller, access.role)
+            }
+            false => (app.callers.authorize_anywhere(self.authenticate(app, None).await?, operation)?, None),
+        };
+        Ok(move |secret: &SecretField| {
+            let Some(scope) = Scope::parse(secret.scope) else { return Ok(()) };
+            check_scope(&caller, scope)?;
+            check_role(role, scope)
+        })
     }
 
     /// Begins a line of the audit log before anything is changed, or refused.

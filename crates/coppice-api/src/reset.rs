@@ -6,8 +6,8 @@ use coppice_core::target::InBranch;
 use coppice_core::{BranchId, Result, VolumeId};
 use coppice_wire as wire;
 
-use crate::branches::{short, short_after_wait};
-use crate::endpoint::{Body, Endpoint, Shown, Waiting, post};
+use crate::branches::short;
+use crate::endpoint::{Body, Endpoint, Shown, post};
 use crate::history::moment_from;
 
 pub(crate) fn endpoints() -> Vec<Endpoint> {
@@ -46,7 +46,7 @@ pub(crate) fn endpoints() -> Vec<Endpoint> {
 async fn reset_branch(
     app: App,
     access: Access<InBranch>,
-    Waiting(Body(asked), call): Waiting<Body<wire::ResetBranch>>,
+    Body(asked): Body<wire::ResetBranch>,
 ) -> Result<Shown<wire::Branch>> {
     let from = asked.from.unwrap_or_default();
     let to = ResetTo {
@@ -55,8 +55,7 @@ async fn reset_branch(
         moment: moment_from(from.target_time, from.target_lsn)?,
     };
     let branch = app.branches.reset(&access, &to).await?;
-    let now = call.authorize(&app, &RESET_BRANCH).await;
-    Ok(Shown(short_after_wait(&app, now, &access, &branch).await?))
+    Ok(Shown(short(&app, &access, &branch).await?))
 }
 
 async fn upgrade_branch(

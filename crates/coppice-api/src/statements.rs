@@ -8,7 +8,7 @@ use std::sync::LazyLock;
 use std::time::{Duration, Instant};
 
 use coppice_app::{Access, App, StatementLogin};
-use coppice_core::access::Principal;
+use coppice_core::access::{Principal, Scope};
 use coppice_core::branch::{MANAGED_DATABASE, READER_ROLE};
 use coppice_core::operation::{EXECUTE_ON_BRANCH, QUERY_BRANCH};
 use coppice_core::target::InBranch;
@@ -21,8 +21,8 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use crate::arrival::{Place, Room, Senders};
-use crate::endpoint::{Endpoint, SentBody, Shown, post};
-use crate::request::Sender;
+use crate::endpoint::{Endpoint, SentBody, Shown, Waiting, post};
+use crate::request::{Call, Sender};
 use crate::sql::session::{NoSession, Owned, is_at_rest};
 
 const LIMIT_DEFAULT: u32 = 100;
@@ -79,7 +79,7 @@ struct Asked {
 async fn query_branch(
     app: App,
     access: Access<InBranch>,
-    SentBody(asked, sender): SentBody<wire::QueryRequest>,
+    Waiting(SentBody(asked, sender), call): Waiting<SentBody<wire::QueryRequest>>,
 ) -> Result<Shown<wire::StatementResult>> {
     let login = app.statements.reader_login(&access, sender.address, &sender.agent).await?;
     let timeout = Duration::from_secs(asked.timeout.unwrap_or(TIMEOUT_DEFAULT).into());
@@ -95,7 +95,7 @@ async fn query_branch(
         timeout: timeout.saturating_sub(began.elapsed()).max(TIMEOUT_MIN),
         rows_max: Some(asked.limit.unwrap_or(LIMIT_DEFAULT)),
     };
-    carry_out(&app, (login, turn), &asked, sender).await.map(Shown)
+    carry_out(&app, (login, turn), &asked, (sender, &call)).await.map(Shown)
 }
 
 /// The caller's turn to read on a branch, which leaves some of it to others.
@@ -114,7 +114,7 @@ async fn reading(access: &Access<InBranch>, patience: Duration) -> Result<Readin
 async fn execute_on_branch(
     app: App,
     access: Access<InBranch>,
-    SentBody(asked, sender): SentBody<wire::ExecuteRequest>,
+    Waiting(SentBody(asked, sender), call): Waiting<SentBody<wire::ExecuteRequest>>,
 ) -> Result<Shown<wire::StatementResult>> {
     let login = app.statements.owner_login(&access).await?;
     let asked = Asked {
@@ -123,14 +123,14 @@ async fn execute_on_branch(
         timeout: Duration::from_secs(asked.timeout.unwrap_or(TIMEOUT_DEFAULT).into()),
         rows_max: None,
     };
-    carry_out(&app, (login, None), &asked, sender).await.map(Shown)
+    carry_out(&app, (login, None), &asked, (sender, &call)).await.map(Shown)
 }
 
 async fn carry_out(
     app: &App,
     (login, turn): (StatementLogin, Option<Reading>),
     asked: &Asked,
-    sender: Sender,
+    (sender, call): (Sender, &Call),
 ) -> Result<wire::StatementResult> {
     let gateway = sender.gateway.as_ref();
     let gateway = gateway.ok_or_else(|| Error::unavailable("this API has no gateway beside it"))?;
@@ -144,6 +144,11 @@ async fn carry_out(
     let mut owned = begun.map_err(no_session)?;
     if let Some(turn) = turn {
         owned.keep(turn);
+    }
+    // It may have waited for its turn, and long for the branch.
+    if let Err(refused) = may_still(app, call, asked).await {
+        owned.end().await;
+        return Err(refused);
     }
     let mut out = Output::new(RESULT_BYTES_MAX, place);
     let process = owned.session().cancel_key().process_id;
@@ -162,6 +167,15 @@ async fn carry_out(
         Ok(()) => result(out).await,
         Err(failure) => Err(error_of(&failure)),
     }
+}
+
+/// Whether the caller may still have it carried out.
+async fn may_still(app: &App, call: &Call, asked: &Asked) -> Result<()> {
+    if asked.rows_max.is_some() {
+        return call.authorize::<InBranch>(app, &QUERY_BRANCH).await.map(drop);
+    }
+    let access: Access<InBranch> = call.authorize(app, &EXECUTE_ON_BRANCH).await?;
+    access.check(Scope::CredentialsRead)
 }
 
 /// How the role signs in. What is said here counts more than any setting that a

@@ -14,7 +14,7 @@ use coppice_wire as wire;
 use serde::Deserialize;
 
 use super::{Written, in_turn, read};
-use crate::request::Sender;
+use crate::request::{Call, Sender};
 
 /// Most relations of an answer.
 const RELATIONS_MAX: usize = 1000;
@@ -61,10 +61,10 @@ pub(super) async fn bytes(
     holder: &Holder,
     [branch, against]: [&Compared; 2],
     database: &str,
-    sender: &Sender,
+    asked: (&Sender, &Call),
 ) -> Result<wire::ChangedBytes> {
     let queries = [DATABASE, FILES].map(str::to_owned);
-    let found = read(app, &branch.login, database, sender, &queries).await?;
+    let found = read(app, &branch.login, database, asked, &queries).await?;
     let (database, relations) = in_turn(holder, move || relations(&found.rows)).await?;
     let files = app.statements.changed_bytes(branch, against, database.database).await?;
     Ok(wire::ChangedBytes {

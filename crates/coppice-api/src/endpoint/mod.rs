@@ -11,11 +11,9 @@ mod access;
 mod answer;
 mod asked;
 mod handler;
+mod told;
 
-use std::future::poll_fn;
-use std::pin::pin;
 use std::sync::Arc;
-use std::task::Poll;
 
 use axum::extract::State;
 use axum::routing::{MethodRouter, on};
@@ -38,6 +36,7 @@ use crate::body::{BodyError, RawBody};
 use crate::error::ApiError;
 use crate::openapi::errors;
 use crate::request::Call;
+use crate::waited::and_whether_it_waited;
 
 /// Schemas of the document by name.
 pub(crate) type Schemas = Vec<(String, RefOr<Schema>)>;
@@ -128,21 +127,20 @@ impl Row {
         let shape = H::Asked::shape().unwrap_or_else(|why| panic!("{}: {why}", self.operation.id));
         let form = Arc::new(Form { shape, refused: self.refused });
         let (operation, forbidden) = (self.operation, self.forbidden);
+        let may_hold_secrets = told::may_hold_secrets::<H::Answer>();
         let run = move |State(app): State<App>, call: Call, body: RawBody| async move {
             let mut access = H::Access::authorize(&call, &app, operation).await.map_err(forbidden)?;
-            let (asked, has_waited) = {
-                let mut reading = pin!(H::Asked::read(&call, body, &form));
-                match poll_fn(|context| Poll::Ready(reading.as_mut().poll(context))).await {
-                    Poll::Ready(asked) => (asked?, false),
-                    Poll::Pending => (reading.await?, true),
-                }
-            };
-            let call = call.again();
+            let (asked, has_waited) = and_whether_it_waited(H::Asked::read(&call, body, &form)).await;
+            let (asked, call) = (asked?, call.again());
             if has_waited {
                 // Who sends a body slowly may do what it may when that is there.
                 access = H::Access::authorize(&call, &app, operation).await.map_err(forbidden)?;
             }
-            Ok::<_, BodyError>(handler.call(app, access, asked).await?.send(call.wishes()).await)
+            let answer = handler.call(app.clone(), access, asked).await?.send(call.wishes()).await;
+            Ok::<_, BodyError>(match may_hold_secrets {
+                true => told::as_of_now(&app, &call, operation, answer).await.map_err(forbidden)?,
+                false => answer,
+            })
         };
         let path = format!("{}{}", H::Access::PATH, self.below);
         let mut schemas = vec![];

@@ -80,9 +80,11 @@ async fn answer(
     // What it takes from here on is counted by sessions and results, for as long as a person waits.
     step_aside();
     // It may have taken long, and meanwhile the caller may have lost the right to this.
-    let access: Access<InBranch> = call.again().authorize(app, &RUN_SQL_AT_CONSOLE).await?;
+    let call = call.again();
+    let access: Access<InBranch> = call.authorize(app, &RUN_SQL_AT_CONSOLE).await?;
     let login = self::login(&app.credentials.get(&access, None).await?, &wished)?;
-    let answered = carry_out(gateway, &login, body, &parts, (senders, wished.rows_max)).await;
+    let room = (senders, wished.rows_max);
+    let answered = carry_out((app, &call), gateway, &login, body, &parts, room).await;
     Ok(answered.unwrap_or_else(Refused::into_response))
 }
 
@@ -120,6 +122,7 @@ fn login(credentials: &Credentials, wished: &Wished) -> Result<Login, Error> {
 }
 
 async fn carry_out(
+    (app, call): (&App, &Call),
     gateway: &Arc<Gateway>,
     login: &Login,
     body: Received<'_>,
@@ -140,6 +143,11 @@ async fn carry_out(
             return Err(refused.into());
         }
     };
+    // The branch may have been waited for as well.
+    if let Err(refused) = call.authorize::<InBranch>(app, &RUN_SQL_AT_CONSOLE).await {
+        owned.end().await;
+        return Ok(ApiError::from(refused).into_response());
+    }
     let mut out = Output::new(RESULT_BYTES_MAX, place);
     // What fails leaves the session in an unknown state, and so it is cancelled.
     if owned.session().script(&statements, rows_max, &mut out).await? {

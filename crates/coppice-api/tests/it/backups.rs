@@ -53,7 +53,7 @@ impl Project {
         format!("{}/branches/{branch}", self.path)
     }
 
-    fn restore(&self, http: &Http, branch: &str, body: &Value) -> coppice_test_support::Answer {
+    pub(crate) fn restore(&self, http: &Http, branch: &str, body: &Value) -> coppice_test_support::Answer {
         http.post(&format!("{}/restore", self.of(branch)), body)
     }
 }

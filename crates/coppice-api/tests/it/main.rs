@@ -17,6 +17,7 @@ mod events;
 mod github;
 mod http;
 mod keys;
+mod late;
 mod logins;
 mod logs;
 mod marketplace;

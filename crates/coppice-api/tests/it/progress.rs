@@ -9,8 +9,8 @@ use crate::http::{Http, Paying};
 
 /// Far more than are in progress of one, or wait for that.
 const MANY: usize = 600;
-const AT_ONCE: usize = 64;
-const OF_PERSON_AT_ONCE: usize = 256;
+pub(crate) const AT_ONCE: usize = 64;
+pub(crate) const OF_PERSON_AT_ONCE: usize = 256;
 const WAITING_MAX: usize = 448;
 /// Others are answered long before this.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -65,7 +65,7 @@ fn requests_that_get_nowhere_keep_nobody_else_waiting() {
 }
 
 /// A guest of somebody, and so many keys of theirs.
-fn guest(http: &Http, id: &str, keys: usize) -> Vec<String> {
+pub(crate) fn guest(http: &Http, id: &str, keys: usize) -> Vec<String> {
     http.metastore(&format!(
         "insert into users (id, email, email_verified, guest_of)
              values ('{id}', '{id}@example.com', false, 'guests of somebody');

@@ -1,0 +1,166 @@
+//! What waits within a request, and whoever sent it has lost the right to it when that is over.
+
+use coppice_test_support::{Answer, text_of};
+use serde_json::{Value, json};
+
+use crate::backups::Project;
+use crate::http::{Http, Paying};
+use crate::progress::{AT_ONCE, OF_PERSON_AT_ONCE, guest};
+
+/// A member's id.
+const MEMBER: &str = "usr_late";
+/// Changes of one person that the metastore is asked for at once.
+const CHANGES_AT_ONCE: usize = 4;
+
+/// Something to be asked for: method, path and body.
+type Asked = (&'static str, String, Value);
+
+/// The answers to requests with a key that wait for `lock`, in whose transaction the statements `lost` are carried out.
+fn answers(http: &Http, key: &str, asked: &[Asked], (lock, lost): (&str, &str)) -> Vec<Answer> {
+    let statement = format!("{lock}; {lost}").replace("{org}", http.organization());
+    let begun = http.while_locked(&statement, async |http| {
+        let begin = |(method, path, body): &Asked| {
+            let path = path.replace("{org}", http.organization());
+            http.begin_many(1, key, (method, &path), Some(body).filter(|body| !body.is_null()))
+        };
+        let begun: Vec<_> = asked.iter().flat_map(begin).collect();
+        http.locks_waited_for(i64::try_from(asked.len()).expect("few")).await;
+        begun
+    });
+    http.finish(begun)
+}
+
+/// Changes of an organization that let somebody in, or stay.
+fn changes(http: &Http) -> Vec<Asked> {
+    let at = |path: &str| format!("/organizations/{{org}}{path}");
+    let url = json!({ "url": "https://hook.invalid/late" });
+    let invited = |name: &str| json!({ "email": format!("{name}@example.com"), "role": "viewer" });
+    let made = |path: &str, body: &Value| format!("{}/{}", at(path), made(http, &at(path), body));
+    let webhook = made("/webhooks", &url);
+    let project = || made("/projects", &json!({ "name": "early" }));
+    let invitation = made("/invitations", &invited("early"));
+    let other = format!("{}/role", at("/members/usr_other"));
+    vec![
+        ("POST", at("/webhooks"), url.clone()),
+        ("POST", format!("{webhook}/rotate"), Value::Null),
+        ("PATCH", webhook, json!({ "url": "https://hook.invalid/other" })),
+        ("POST", at("/invitations"), invited("late")),
+        ("POST", format!("{invitation}/resend"), Value::Null),
+        ("PUT", other, json!({ "role": "admin" })),
+        ("POST", at("/api-keys"), json!({ "name": "late" })),
+        ("POST", at("/projects"), json!({ "name": "late" })),
+        ("PATCH", project(), json!({ "name": "late" })),
+        ("DELETE", project(), Value::Null),
+        ("PUT", at(""), json!({ "name": "late" })),
+        ("PUT", at("/budgets/{org}"), json!({ "limit": "1" })),
+    ]
+}
+
+/// The id of what is made there.
+fn made(http: &Http, path: &str, body: &Value) -> String {
+    text_of(&http.post(path, body).expect(201)["id"])
+}
+
+#[test]
+fn nothing_is_changed_by_right_of_what_ended_while_the_change_waited() {
+    let http = Http::start(Paying::default());
+    let member = guest(&http, MEMBER, 1).remove(0);
+    guest(&http, "usr_other", 1);
+    let asked = changes(&http);
+    let lock = "select from organizations where id = '{org}' for no key update";
+    let member_row =
+        |change: &str| format!("{change} where organization_id = '{{org}}' and user_id = '{MEMBER}'");
+    let (removed, demoted) = (member_row("delete from members"), "update members set role = 'viewer'");
+    for asked in asked.chunks(CHANGES_AT_ONCE) {
+        for answer in answers(&http, &member, asked, (lock, &member_row(demoted))) {
+            answer.expect_error(403, "role_not_allowed");
+        }
+        http.metastore(&member_row("update members set role = 'admin'"));
+        for answer in answers(&http, &member, asked, (lock, &removed)) {
+            answer.expect_error(403, "organization_access_denied");
+        }
+        http.metastore(&format!("insert into members values ('{{org}}', '{MEMBER}', 'admin')"));
+        let disabled = |is: bool| format!("update users set disabled = {is} where id = '{MEMBER}'");
+        for answer in answers(&http, &member, asked, (lock, &disabled(true))) {
+            answer.expect_error(401, "invalid_token");
+        }
+        http.metastore(&disabled(false));
+        let key = http.new_key("/organizations/{org}/api-keys", json!({}));
+        let ended = format!("delete from api_keys where id = '{}'", text_of(&key["id"]));
+        for answer in answers(&http, &text_of(&key["token"]), asked, (lock, &ended)) {
+            answer.expect_error(401, "invalid_token");
+        }
+    }
+    // Nothing of it is wrong but that.
+    for asked in asked.chunks(CHANGES_AT_ONCE) {
+        for answer in answers(&http, &member, asked, (lock, "select")) {
+            assert!([200, 201, 204].contains(&answer.status), "{}", answer.text());
+        }
+    }
+}
+
+#[test]
+fn nobody_is_told_a_password_that_was_read_after_they_had_lost_the_right_to_it() {
+    let http = Http::start(Paying::default());
+    let member = guest(&http, MEMBER, 1).remove(0);
+    let project = Project::make(&http);
+    let made = project.restore(&http, &project.kept, &json!({ "name": "late" })).expect(201);
+    let branch = project.of(&text_of(&made["id"]));
+    let asked = [
+        ("GET", format!("{branch}/credentials"), Value::Null),
+        ("GET", branch.clone(), Value::Null),
+        ("PATCH", branch.clone(), json!({ "description": "late" })),
+    ];
+    let (reads, of_member) = (&asked[..2], format!("where user_id = '{MEMBER}'"));
+    let told = |asked: &[Asked], lost: &str| {
+        answers(&http, &member, asked, ("lock table branch_verifiers in access exclusive mode", lost))
+    };
+    let password = |answer: &Answer| answer.expect(200)["connectionString"].clone();
+
+    let first = told(&asked, "select");
+    assert!(first.iter().all(|answer| password(answer).is_string()));
+    let demoted = told(reads, &format!("update members set role = 'viewer' {of_member}"));
+    demoted[0].expect_error(403, "role_not_allowed");
+    assert_eq!(password(&demoted[1]), Value::Null);
+    http.metastore(&format!("update members set role = 'editor' {of_member}"));
+    for answer in told(reads, &format!("delete from members {of_member}")) {
+        answer.expect_error(403, "organization_access_denied");
+    }
+    http.metastore(&format!("insert into members values ('{{org}}', '{MEMBER}', 'editor')"));
+    // Nobody waits for its key to be written down as used.
+    http.metastore(&format!("update api_keys set last_used = now() + interval '1 day' {of_member}"));
+    let ended = told(&asked, &format!("update api_keys set expiry = now() {of_member}"));
+    for answer in &ended[..2] {
+        answer.expect_error(401, "expired_token");
+    }
+    assert_eq!(password(&ended[2]), Value::Null, "it was done, and is told so");
+}
+
+#[test]
+fn who_waited_for_a_turn_is_looked_at_again() {
+    let http = Http::start(Paying::default());
+    let mut keys = guest(&http, MEMBER, OF_PERSON_AT_ONCE / AT_ONCE + 2);
+    let late = keys.pop().expect("a key");
+    let path = format!("/organizations/{}", http.organization());
+    let statement = format!(
+        "lock table webhooks in access exclusive mode;
+         delete from api_keys where id = (select max(id) from api_keys where user_id = '{MEMBER}')"
+    );
+    let (many, late) = http.while_locked(&statement, async |http| {
+        // Who has been answered came in behind all that were sent before.
+        let all_are_in = async || {
+            let own = http.begin_many(1, http.key(), ("GET", &path), None);
+            assert_eq!(own.into_iter().next().expect("one").await.expect("no panic").status, 200);
+        };
+        let mut many = vec![];
+        for key in &keys {
+            many.extend(http.begin_many(AT_ONCE, key, ("GET", &format!("{path}/webhooks")), None));
+            all_are_in().await;
+        }
+        let late = http.begin_many(1, &late, ("GET", &path), None);
+        all_are_in().await;
+        (many, late)
+    });
+    assert!(http.finish(many).iter().all(|answer| answer.status == 200), "the others only waited");
+    http.finish(late)[0].expect_error(401, "invalid_token");
+}
