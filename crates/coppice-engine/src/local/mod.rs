@@ -60,6 +60,7 @@ mod sizes;
 mod sleep;
 mod sleeping;
 mod slots;
+mod states;
 mod statistics;
 mod storage_options;
 mod storage_usage;

@@ -7,7 +7,6 @@
 //! prepared transaction is one that never came to an end, as after a crash.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::ffi::CString;
 use std::io;
 use std::time::{Duration, Instant};
 
@@ -16,7 +15,8 @@ use tokio_postgres::Row;
 use super::connecting::Address;
 use super::many::Many;
 use super::session::{Named, Patience, Session, column, named};
-use super::untrusted::{UntrustedDir, UntrustedPath};
+use super::states::{self, STATES_MAX};
+use super::untrusted::UntrustedPath;
 use crate::{EngineError, Result};
 
 /// More than any server is allowed to have.
@@ -25,20 +25,7 @@ const MAX: usize = 10_000;
 /// server stopped.
 const DATABASES_MAX: usize = 100;
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Files that are looked at.
-const STATES_MAX: usize = 100_000;
-/// Largest state that is looked through, in bytes; whoever has a larger one may hold anything.
-const STATE_BYTES_MAX: u64 = 16 << 20;
-/// And of all of them together: code that is not PostgreSQL's may have put any number of files there.
-const STATES_BYTES_MAX: u64 = 256 << 20;
 const REMOVING: &str = "removing prepared transactions";
-
-/// Numbers of relations that `initdb` made are below this one (`FirstNormalObjectId`).
-const FIRST_OF_OTHERS: u32 = 16_384;
-/// The weakest lock that keeps others from writing, and the strongest there is
-/// (src/include/storage/lockdefs.h).
-const SHARE_LOCK: u32 = 5;
-const ACCESS_EXCLUSIVE_LOCK: u32 = 8;
 
 /// Whether a row of `pg_lock_status()` says that a prepared transaction has such a lock on a
 /// relation of PostgreSQL's own. Changes of data and schemas hold none; whoever may write
@@ -52,7 +39,7 @@ pub(super) const HOLDS_OWN_RELATION: &str =
 #[derive(Clone, Copy, Debug)]
 pub(super) enum InTheWay {
     /// Transactions that hold relations of PostgreSQL's own: nobody can begin a session, or
-    /// change anything.
+    /// change anything. And those that are beyond what is looked through ([`states::holding`]).
     OwnRelations,
     /// The transaction that has most locks: there is hardly room for others.
     MostLocks,
@@ -210,15 +197,14 @@ pub(super) fn remove_state(data: &UntrustedPath, transactions: &[u32]) -> Result
     remove().map_err(EngineError::io(REMOVING))
 }
 
-/// Whether the data of a server has the state of a transaction that holds relations of PostgreSQL's
-/// own. Blocks.
+/// Whether the data of a server has states that are removed as [`InTheWay::OwnRelations`]. Blocks.
 ///
 /// # Errors
 /// When the directory can't be read.
 pub(super) fn hold_own_relations(data: &UntrustedPath) -> Result<bool> {
     let look = || -> io::Result<bool> {
-        let Some(states) = data.require()?.directory("pg_twophase")? else { return Ok(false) };
-        Ok(!holding(&states)?.is_empty())
+        let Some(directory) = data.require()?.directory("pg_twophase")? else { return Ok(false) };
+        Ok(!states::holding(&directory)?.is_empty())
     };
     look().map_err(EngineError::io("looking through prepared transactions"))
 }
@@ -237,47 +223,14 @@ pub(super) fn remove(data: &UntrustedPath, what: InTheWay) -> Result<bool> {
 
 fn remove_holding(data: &UntrustedPath) -> Result<bool> {
     let remove = || -> io::Result<bool> {
-        let Some(states) = data.require()?.directory("pg_twophase")? else { return Ok(false) };
+        let Some(directory) = data.require()?.directory("pg_twophase")? else { return Ok(false) };
         let mut is_any_removed = false;
-        for name in holding(&states)? {
-            is_any_removed |= states.unlink(&name)?;
+        for name in states::holding(&directory)? {
+            is_any_removed |= directory.unlink(&name)?;
         }
         Ok(is_any_removed)
     };
     remove().map_err(EngineError::io(REMOVING))
-}
-
-/// The files of transactions that hold relations of PostgreSQL's own, or of which that can't be told.
-fn holding(states: &UntrustedDir) -> io::Result<Vec<CString>> {
-    let (mut holding, mut left) = (vec![], STATES_BYTES_MAX);
-    for name in states.names(STATES_MAX)? {
-        let most = STATE_BYTES_MAX.min(left);
-        let Some(state) = states.read(name.as_c_str(), most)? else { continue };
-        let length = state.len() as u64;
-        left -= length;
-        if length == most || holds_own_relation(&state) {
-            holding.push(name);
-        }
-    }
-    Ok(holding)
-}
-
-/// Whether the state of a transaction has a lock as [`HOLDS_OWN_RELATION`] says. Records begin
-/// at multiples of eight bytes: with their length, four bytes; whose they are, one byte; and two bytes
-/// after another one, which are of no account here (`TwoPhaseRecordOnDisk` in twophase.c). That of a lock
-/// has its tag and its mode, 20 bytes (`TwoPhaseLockRecord` in lock.c).
-fn holds_own_relation(state: &[u8]) -> bool {
-    let word = |bytes: &[u8]| bytes.try_into().map_or(0, u32::from_ne_bytes);
-    let words: Vec<u32> = state.chunks_exact(4).map(word).collect();
-    words.windows(7).step_by(2).any(|record| {
-        let [length, owner, _database, relation, page, kind, mode] = *record else { return false };
-        let is_lock = length == 20 && owner.to_le() & 0xffff_00ff == 1;
-        let is_of_relation = page == 0 && kind.to_le() == 0x0100_0000;
-        is_lock
-            && is_of_relation
-            && relation < FIRST_OF_OTHERS
-            && (SHARE_LOCK..=ACCESS_EXCLUSIVE_LOCK).contains(&mode)
-    })
 }
 
 /// The same of the one whose state is largest: a part of it is a list of its locks.
@@ -310,6 +263,7 @@ fn is_state_of(name: &str, transactions: &BTreeSet<u32>) -> bool {
 mod tests {
     use std::fs;
 
+    use super::super::states::tests::state;
     use super::*;
 
     fn data() -> (tempfile::TempDir, UntrustedPath) {
@@ -347,21 +301,6 @@ mod tests {
         assert!(!has_state(&data).expect("it can be read"));
     }
 
-    /// The locks of a state, as PostgreSQL 15 and 18 wrote them, behind a header with an identifier.
-    fn state(locks: &[(u32, u8, u32)]) -> Vec<u8> {
-        let mut state = vec![0x45; 0x48];
-        state.extend(b"it's\x7f\x14\x00\x00");
-        for (relation, kind, mode) in locks {
-            state.extend([0x14, 0, 0, 0, 1, 0x7f, 0, 0, 5, 0, 0, 0]);
-            state.extend(relation.to_ne_bytes());
-            state.extend([0, 0, 0, 0, 0, 0, *kind, 1]);
-            state.extend(mode.to_ne_bytes());
-            state.extend([0; 4]);
-        }
-        state.extend([0x38, 0, 0, 0, 2, 0, 0, 0, 0xf1, 0x8b, 0xb1, 0xc0]);
-        state
-    }
-
     #[test]
     fn whoever_has_a_relation_of_postgres_to_itself_loses_its_state_and_nobody_else() {
         let (_home, data) = data();
@@ -380,21 +319,6 @@ mod tests {
             assert!(!path.exists(), "{lock:?}");
         }
         assert!(directory.join("000002D4").exists());
-    }
-
-    #[test]
-    fn files_that_are_no_states_cost_no_more_than_what_is_looked_through() {
-        let (_home, data) = data();
-        let directory = data.host_path().join("pg_twophase");
-        fs::create_dir(&directory).expect("a directory");
-        // As long as a state that is still looked through, and all of it holes.
-        for number in 0..40 {
-            let file = fs::File::create(directory.join(format!("000000000000030{number}"))).expect("a file");
-            file.set_len(STATE_BYTES_MAX - 8).expect("a length");
-        }
-        let states = data.require().expect("there").directory("pg_twophase").expect("read").expect("there");
-        let beyond = 40 - (STATES_BYTES_MAX / (STATE_BYTES_MAX - 8)) as usize;
-        assert_eq!(holding(&states).expect("it can be read").len(), beyond);
     }
 
     #[test]
