@@ -10,9 +10,9 @@ use crate::setup::platform;
 
 const CONNECTIONS: usize = 3;
 /// Sessions that the platform may have open without taking them from users.
-const PLATFORM_SESSIONS: usize = 2;
+const PLATFORM_SESSIONS: usize = 3;
 /// Connections that stay free for it.
-const RESERVED: usize = 3;
+const RESERVED: usize = 4;
 
 /// Connects as the owner, past the gateway, until there is no connection left.
 fn take_all(coppice: &Platform, branch: &str, runtime: &Runtime) -> Vec<Client> {

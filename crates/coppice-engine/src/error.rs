@@ -127,6 +127,11 @@ impl EngineError {
         matches!(self, Self::Sql { source, .. } if source.code() == Some(&SqlState::OUT_OF_MEMORY))
     }
 
+    /// Whether somebody else had a lock for too long.
+    pub(crate) fn is_wait_for_lock(&self) -> bool {
+        matches!(self, Self::Sql { source, .. } if source.code() == Some(&SqlState::LOCK_NOT_AVAILABLE))
+    }
+
     /// What has all locks of a server holds up the platform as what has one that it needs does.
     pub(crate) fn or_held(self, instance: &InstanceId) -> Self {
         match self.is_want_of_locks() {

@@ -98,7 +98,7 @@ pub enum Answer {
     Answers,
     /// It lets nobody in, and says why; or there is nobody at its door.
     Refuses(String),
-    /// Something prepared keeps others from what belongs to PostgreSQL itself, maybe from beginning
+    /// A transaction keeps others from what belongs to PostgreSQL itself, maybe from beginning
     /// a session, and ends only with the server.
     IsHeld,
     /// It says nothing, and its processes work.
@@ -205,8 +205,8 @@ pub trait Engine: Send + Sync + 'static {
     /// to look closer. Asks nobody, so it costs nothing.
     fn has_answered(&self, instance: &InstanceId) -> bool;
 
-    /// Asks a running server something, on a new session unless one is open, and rolls back what is
-    /// prepared and keeps others from what belongs to PostgreSQL itself. Answers within seconds.
+    /// Asks a running server something, on a new session unless one is open, and ends sessions, and rolls
+    /// back what is prepared, that keep others from what belongs to PostgreSQL itself. Answers within seconds.
     async fn ask_whether_it_answers(&self, instance: &InstanceId) -> Answer;
 
     /// Returns when the instance's server has ended, or at once when none runs.

@@ -37,7 +37,7 @@ const REFUSAL_PATIENCE: Duration = Duration::from_secs(20);
 /// … and so is one that says and does nothing. Each start in vain doubles it.
 const SILENCE_PATIENCE: Duration = Duration::from_secs(60);
 /// What a server is shown as that is held.
-pub(super) const HELD: &str = "a prepared transaction keeps others from what belongs to PostgreSQL itself";
+pub(super) const HELD: &str = "a transaction keeps others from what belongs to PostgreSQL itself";
 /// Longest patience: what a start itself may take.
 const PATIENCE_MAX: Duration = Duration::from_secs(600);
 

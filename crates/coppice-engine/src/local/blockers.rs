@@ -30,7 +30,7 @@ const END_PATIENCE: Duration = Duration::from_secs(2);
 const AT_ONCE: usize = 1000;
 
 /// A change that takes longer, others having been ended for it, is given up.
-pub(super) const CHANGE_PATIENCE: Duration = Duration::from_secs(20);
+const CHANGE_PATIENCE: Duration = Duration::from_secs(20);
 
 /// Changes a server, whose owner may be in the way.
 pub(super) async fn change(instance: &InstanceId, changing: impl Future<Output = Result<()>>) -> Result<()> {

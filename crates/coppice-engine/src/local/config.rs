@@ -13,7 +13,7 @@ use super::slots;
 
 /// Connections that stay free for the platform while others take all that
 /// there are; fewer where there are few.
-const RESERVED_CONNECTIONS: u32 = 3;
+const RESERVED_CONNECTIONS: u32 = 4;
 /// Connections where nothing else is said, as in PostgreSQL.
 const CONNECTIONS: u32 = 100;
 /// Replication slots where nothing else is said, as in PostgreSQL.
@@ -363,7 +363,7 @@ mod tests {
     fn a_server_has_the_connections_that_were_asked_for_and_some_stay_free() {
         let here = Path::new("/x");
         let paths = paths(here);
-        for (connections, reserved) in [("50", 3), ("7", 3), ("5", 2), ("3", 1), ("1", 0)] {
+        for (connections, reserved) in [("50", 4), ("9", 4), ("7", 3), ("5", 2), ("3", 1), ("1", 0)] {
             let settings = [("max_connections".to_owned(), connections.to_owned())];
             let arguments = configuration(&settings).arguments(&paths);
             for expected in [

@@ -55,6 +55,11 @@ pub(super) struct Address {
 }
 
 impl Address {
+    /// It has to be stopped to end what keeps the platform waiting there.
+    pub(super) fn held(&self) -> EngineError {
+        EngineError::Held { instance: self.instance.clone(), transactions: vec![] }
+    }
+
     /// Opens a session to the platform's own database.
     ///
     /// # Errors

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use coppice_archive::{Connection, Written};
@@ -25,10 +25,10 @@ use tokio::sync::OwnedMutexGuard;
 use tokio::time::timeout;
 use tokio_postgres::types::Type;
 
-use super::blockers::{CHANGE_PATIENCE, change};
 use super::blocking::blocking;
 use super::metastore::METASTORE;
-use super::session::{Parameter, Session};
+use super::session::{Parameter, Patience, Session};
+use super::sessions::Sessions;
 use super::templates::TEMPLATE_PREFIX;
 use super::volumes::{SourceState, Volumes};
 use super::{
@@ -62,10 +62,11 @@ pub struct LocalEngine {
     pub(super) template_lock: tokio::sync::Mutex<()>,
     /// Held while a drill goes on.
     pub(super) drill_lock: tokio::sync::Mutex<()>,
-    pub(super) sessions: Mutex<HashMap<InstanceId, (Arc<Session>, Instant)>>,
+    pub(super) sessions: Sessions,
+    pub(super) watching: Sessions,
     /// Images never change, so looking once is enough.
     contents: Mutex<HashMap<PostgresVersion, Arc<ImageContents>>>,
-    measuring: measure::Measuring,
+    pub(super) measuring: measure::Measuring,
     sizes: Arc<sizes::Sizes>,
     /// Of these, one is held while blocks of two volumes are compared.
     comparing: Turns<Name>,
@@ -83,7 +84,8 @@ impl LocalEngine {
             locks: Mutex::default(),
             template_lock: tokio::sync::Mutex::default(),
             drill_lock: tokio::sync::Mutex::default(),
-            sessions: Mutex::default(),
+            sessions: Sessions::new(Patience::QUESTION),
+            watching: Sessions::new(Patience::WATCH),
             contents: Mutex::default(),
             measuring: measure::Measuring::default(),
             sizes: Arc::default(),
@@ -193,7 +195,7 @@ impl Engine for LocalEngine {
     }
 
     async fn stop(&self, instance: &InstanceId, volume: Option<&VolumeId>, mode: StopMode) -> Result<()> {
-        self.sessions.lock().remove(instance);
+        self.close_sessions(instance);
         let data = volume.map(|volume| self.volumes.data_dir(volume));
         self.host.servers.stop(instance, data.as_ref(), mode).await?;
         if let Some(volume) = volume.filter(|volume| mode == StopMode::Fast && !self.is_replica(volume)) {
@@ -216,10 +218,7 @@ impl Engine for LocalEngine {
     }
 
     fn has_answered(&self, instance: &InstanceId) -> bool {
-        self.sessions
-            .lock()
-            .get(instance)
-            .is_some_and(|(session, _)| !session.is_closed() && !session.is_in_doubt())
+        self.watching.known(instance).is_some_and(|session| !session.is_in_doubt())
     }
 
     async fn ask_whether_it_answers(&self, instance: &InstanceId) -> Answer {
@@ -252,8 +251,7 @@ impl Engine for LocalEngine {
     }
 
     async fn set_managed_verifier(&self, instance: &InstanceId, verifier: &str) -> Result<()> {
-        let address = self.address(instance);
-        change(instance, managed_role::set_verifier(&address, verifier)).await
+        self.change(instance, managed_role::set_verifier(&self.address(instance), verifier)).await
     }
 
     async fn ensure_reader(&self, instance: &InstanceId, verifier: &str) -> Result<()> {
@@ -266,19 +264,16 @@ impl Engine for LocalEngine {
     }
 
     async fn end_login(&self, instance: &InstanceId, key: &ApiKeyId) -> Result<()> {
-        let address = self.address(instance);
-        let ending = logins::end(&address, key.as_str());
-        timeout(CHANGE_PATIENCE, ending).await.unwrap_or_else(|_| Err(EngineError::no_answer()))
+        self.change(instance, logins::end(&self.address(instance), key.as_str())).await
     }
 
     async fn close_system_views(&self, instance: &InstanceId, volume: &VolumeId) -> Result<()> {
         let (address, data) = (self.address(instance), self.volumes.data_dir(volume));
-        change(instance, system_views::close(&address, &data)).await
+        self.change(instance, system_views::close(&address, &data)).await
     }
 
     async fn lock_out(&self, instance: &InstanceId) -> Result<()> {
-        let address = self.address(instance);
-        change(instance, handing_over::lock_out(&address)).await
+        self.change(instance, handing_over::lock_out(&self.address(instance))).await
     }
 
     async fn end_session(&self, instance: &InstanceId, role: &str, process: u32) -> Result<()> {
@@ -326,12 +321,8 @@ impl Engine for LocalEngine {
     }
 
     async fn measure(&self, instance: &InstanceId, volume: &VolumeId) -> InstanceStatistics {
-        let asking = async { self.measuring.ask(instance, &self.session(instance).await?).await };
-        let asked = tokio::time::timeout(measure::PATIENCE, asking).await;
-        let server = asked.unwrap_or_else(|_| Err(EngineError::no_answer())).map_err(|error| {
+        let server = self.ask_statistics(instance).await.map_err(|error| {
             tracing::debug!(%instance, "instance {instance} does not tell its statistics: {}", error.chain());
-            // What is left of a session that does not answer would be in the way.
-            self.sessions.lock().remove(instance);
         });
         let (volumes, id) = (self.volumes.clone(), volume.clone());
         let generation = blocking(move || Ok(volumes.generation(&id))).await.ok().flatten();

@@ -17,17 +17,32 @@ const IDLE_SHARE: u32 = 100;
 
 impl LocalEngine {
     pub(super) async fn health(&self, instance: &InstanceId) -> Answer {
+        let answer = self.look_closer(instance).await;
+        if answer == Answer::Answers
+            && let Some(session) = self.watching.known(instance)
+        {
+            session.doubt(false);
+        }
+        answer
+    }
+
+    async fn look_closer(&self, instance: &InstanceId) -> Answer {
         let used = || {
             let postmaster = self.host.servers.living(instance)?;
             self.host.servers.usage(instance, postmaster.pid).0
         };
         let (began, used_before) = (Instant::now(), used());
-        let answered = self.ask(instance, async |session: Arc<Session>| {
-            Ok((session.major(), prepared::holding_own_relations(&session).await?))
-        });
+        let answered = async {
+            self.end_keepers(instance).await?;
+            let holding = async |session: Arc<Session>| {
+                Ok((session.major(), prepared::holding_own_relations(&session).await?))
+            };
+            self.ask(instance, holding).await
+        };
         match answered.await {
             Ok((_, holding)) if holding.is_empty() => Answer::Answers,
             Ok((major, holding)) => self.end_holding(instance, major, &holding).await,
+            Err(EngineError::Held { .. }) => Answer::IsHeld,
             Err(error) if is_full(&error) => Answer::Answers,
             Err(error) if !is_silence(&error) => Answer::Refuses(error.chain()),
             Err(_) => {

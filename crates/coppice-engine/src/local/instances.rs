@@ -107,7 +107,7 @@ impl LocalEngine {
             return Err(EngineError::NoVolume(spec.volume.clone()));
         }
         self.volumes.check_claim(&spec.volume, spec.claim)?;
-        self.sessions.lock().remove(&spec.instance);
+        self.close_sessions(&spec.instance);
         if let Some(primary) = &spec.follows {
             return self.start_replica(spec, primary).await;
         }

@@ -12,12 +12,15 @@
 //! For the same reason it gives nothing to the roles of PostgreSQL's whose rights it
 //! has (before 16 whoever has these can), and what it gave them is its own again.
 
+use std::collections::BTreeSet;
+
 use coppice_core::branch::{MANAGED_DATABASE, MANAGED_ROLE};
 use coppice_core::login::{DatabaseRole, Login, key_of_login};
 use tokio_postgres::types::Type;
 
 use super::blockers::insist;
 use super::connecting::Address;
+use super::own_relations::READS_AS_A_SIGN_IN;
 use super::owned;
 use super::prepared::{self, COLUMNS, Prepared};
 use super::session::{Parameter, Patience, Session, column, named};
@@ -60,7 +63,7 @@ pub(super) async fn ensure(address: &Address, session: &Session, login: &Login) 
                AND pg_has_role(oid, 'pg_read_all_data', 'USAGE')
                AND ($3 OR pg_has_role(oid, 'pg_write_all_data', 'USAGE'))
                AND NOT {may_set}
-         FROM pg_catalog.pg_authid WHERE rolname = $1"
+         FROM pg_catalog.pg_authid WHERE rolname = $1 AND {READS_AS_A_SIGN_IN}"
     );
     let (name, role) = (login.key.as_str(), login.database_role);
     let only_reads = role < DatabaseRole::Writer;
@@ -112,6 +115,18 @@ async fn give_schema(address: &Address, session: &Session, name: &str) -> Result
         Some(_) => session.execute(action, &format!("GRANT {name} TO {MANAGED_ROLE}")).await,
         None => Ok(()),
     }
+}
+
+/// Which of these processes are sessions of logins.
+///
+/// # Errors
+/// When the server does not answer.
+pub(super) async fn sessions_among(session: &Session, pids: &BTreeSet<i32>) -> Result<BTreeSet<i32>> {
+    let query = "SELECT pid FROM pg_catalog.pg_stat_activity WHERE pid = ANY ($1) AND usename ~ $2";
+    let asked: Vec<_> = pids.iter().copied().collect();
+    let parameters: [Parameter<'_>; 2] = [(&asked, Type::INT4_ARRAY), (&NAMES, Type::TEXT)];
+    let rows = session.query("looking for sessions of logins", query, &parameters).await?;
+    rows.iter().take(pids.len()).map(|row| column(row, 0)).collect()
 }
 
 /// Ends a login with all its sessions. One that is not there is fine.

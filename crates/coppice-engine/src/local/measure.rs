@@ -14,7 +14,7 @@ use coppice_turns::{Behalf, Busy, Name, Turns, do_holding};
 use parking_lot::Mutex;
 use tokio_postgres::Row;
 
-use super::prepared;
+use super::own_relations::LOCKS_OWN_RELATION;
 use super::server::Servers;
 use super::session::Session;
 use super::taken::{Inherited, Taken};
@@ -65,8 +65,8 @@ impl Pace {
 /// somebody has locked the roles.
 const STATEMENT: &str = "
     SELECT sessions.*, io.*, wal.*, (SELECT %epoch%) AS epoch,
-           CASE WHEN EXISTS (SELECT FROM pg_prepared_xact())
-                THEN EXISTS (SELECT FROM pg_lock_status() WHERE %holds_own_relation%) ELSE false END AS is_held,
+           CASE WHEN sessions.active + sessions.idle > 0 OR EXISTS (SELECT FROM pg_prepared_xact())
+                THEN EXISTS (SELECT FROM pg_lock_status() WHERE %locks_own_relation%) ELSE false END AS is_held,
            CASE WHEN pg_is_in_recovery() THEN 0 ELSE (pg_current_wal_insert_lsn() - '0/0')::float8 END
                AS wal_position,
            CASE WHEN NOT pg_is_in_recovery() THEN NULL
@@ -123,7 +123,7 @@ fn statement(major: u32) -> String {
         18.. => (IO_18, WAL_18, EPOCH_16),
     };
     let statement = STATEMENT.replace("%io%", io).replace("%wal%", wal).replace("%epoch%", epoch);
-    statement.replace("%holds_own_relation%", prepared::HOLDS_OWN_RELATION)
+    statement.replace("%locks_own_relation%", LOCKS_OWN_RELATION)
 }
 
 /// What has been written to a directory, as far as that is told without looking.
@@ -177,7 +177,7 @@ impl Measuring {
         self.disks.lock().remove(volume);
     }
 
-    /// Asks a server; one round trip, another one on a new session. Where something prepared holds
+    /// Asks a server; one round trip, another one on a new session. Where somebody keeps others from
     /// PostgreSQL's own relations, the session is in doubt from then on.
     pub(super) async fn ask(
         &self,
@@ -195,7 +195,9 @@ impl Measuring {
             prepared.insert(instance.clone(), Arc::downgrade(session));
         }
         let row = session.query_one(action, &format!("EXECUTE {PREPARED}"), &[]).await?;
-        session.doubt(row.try_get("is_held").map_err(EngineError::sql(action))?);
+        if row.try_get("is_held").map_err(EngineError::sql(action))? {
+            session.doubt(true);
+        }
         read(&row).map_err(EngineError::sql(action))
     }
 

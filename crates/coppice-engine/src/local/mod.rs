@@ -43,6 +43,7 @@ mod managed_role;
 mod many;
 mod measure;
 mod metastore;
+mod own_relations;
 mod owned;
 mod pace;
 mod packing;

@@ -14,6 +14,7 @@ use tokio_postgres::Row;
 
 use super::connecting::Address;
 use super::many::Many;
+use super::own_relations::LOCKS_OWN_RELATION;
 use super::session::{Named, Patience, Session, column, named};
 use super::states::{self, STATES_MAX};
 use super::untrusted::UntrustedPath;
@@ -26,13 +27,6 @@ const MAX: usize = 10_000;
 const DATABASES_MAX: usize = 100;
 const PATIENCE: Duration = Duration::from_secs(10);
 const REMOVING: &str = "removing prepared transactions";
-
-/// Whether a row of `pg_lock_status()` says that a prepared transaction has such a lock on a
-/// relation of PostgreSQL's own. Changes of data and schemas hold none; whoever may write
-/// to a view can lock the catalogues below it. Its view could be locked as well.
-pub(super) const HOLDS_OWN_RELATION: &str =
-    "granted AND pid IS NULL AND locktype = 'relation' AND relation < 16384
-    AND mode IN ('ShareLock', 'ShareRowExclusiveLock', 'ExclusiveLock', 'AccessExclusiveLock')";
 
 /// What is in the way of the platform's work at each start of a server, until it is ended
 /// while that is stopped.
@@ -104,7 +98,8 @@ pub(super) async fn holding_own_relations(session: &Session) -> Result<Vec<Prepa
          SELECT {COLUMNS} FROM p LEFT JOIN pg_catalog.pg_database d ON d.oid = p.dbid
          WHERE p.transaction IN (
              SELECT transactionid FROM locks WHERE granted AND pid IS NULL AND locktype = 'transactionid'
-               AND virtualtransaction IN (SELECT virtualtransaction FROM locks WHERE {HOLDS_OWN_RELATION}))
+               AND virtualtransaction IN (SELECT virtualtransaction FROM locks
+                                          WHERE granted AND pid IS NULL AND {LOCKS_OWN_RELATION}))
          LIMIT {MAX}"
     );
     let rows = session.query("looking for who holds PostgreSQL's own relations", &query, &[]).await?;

@@ -14,6 +14,7 @@
 //! start. `postmaster.pid` is removed there and nowhere else, after nothing is
 //! left that it could speak of.
 
+use std::collections::BTreeSet;
 use std::ffi::CStr;
 use std::fs;
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
@@ -124,6 +125,22 @@ impl Servers {
         processes.sort_unstable();
         processes.dedup();
         processes
+    }
+
+    /// Tells sessions of a server to end, by the pids that they have for themselves.
+    pub(super) fn tell_to_end(&self, instance: &InstanceId, sessions: &BTreeSet<i32>) {
+        let Some(server) = self.living(instance) else { return };
+        for process in usage::children(server.pid).into_iter().filter_map(ProcessIdentity::of) {
+            let is_meant = sessions.contains(&process.own_pid().cast_signed());
+            if is_meant
+                && let Some(pidfd) = process.pidfd()
+                // Looked at again: its number may have become another process's before.
+                && usage::children(server.pid).contains(&process.pid)
+            {
+                // One that has just ended needs no signal.
+                let _ = pidfd_send_signal(pidfd, Signal::TERM);
+            }
+        }
     }
 
     /// What a server with this data takes of the disk.

@@ -61,6 +61,8 @@ pub(super) struct Patience {
 impl Patience {
     /// Something that a server answers at once.
     pub(super) const QUESTION: Self = Self::of(5, 2);
+    /// Something for which a server reads no catalogue, and so waits for nobody.
+    pub(super) const WATCH: Self = Self::of(5, 1);
     /// A change that others may have to be ended for first.
     pub(super) const CHANGE: Self = Self::of(10, 8);
     /// A checkpoint, which may have much to write.

@@ -21,7 +21,7 @@ impl LocalEngine {
         instance: &InstanceId,
         volume: &VolumeId,
     ) -> Result<Option<(SleepingRoles, String)>> {
-        self.sessions.lock().remove(instance);
+        self.close_sessions(instance);
         let data = self.volumes.data_dir(volume);
         let is_running = self.host.servers.observe(instance, &data).await == InstanceSeen::Running;
         let read = if is_running {

@@ -83,7 +83,7 @@ pub(super) fn holding(directory: &UntrustedDir) -> io::Result<Vec<CString>> {
 }
 
 /// Whether the first `length` bytes of a state have a lock as
-/// `HOLDS_OWN_RELATION` says.
+/// `LOCKS_OWN_RELATION` says.
 fn holds_own_relation(file: File, length: u64) -> io::Result<bool> {
     let (mut state, mut piece) = (file.take(length), vec![]);
     while state.by_ref().take(PIECE).read_to_end(&mut piece)? > 0 {
