@@ -63,7 +63,7 @@ pub struct LocalEngine {
     /// Held while a drill goes on.
     pub(super) drill_lock: tokio::sync::Mutex<()>,
     pub(super) sessions: Sessions,
-    pub(super) watching: Sessions,
+    pub(super) watching: Arc<Sessions>,
     /// Images never change, so looking once is enough.
     contents: Mutex<HashMap<PostgresVersion, Arc<ImageContents>>>,
     pub(super) measuring: measure::Measuring,
@@ -85,7 +85,7 @@ impl LocalEngine {
             template_lock: tokio::sync::Mutex::default(),
             drill_lock: tokio::sync::Mutex::default(),
             sessions: Sessions::new(Patience::QUESTION),
-            watching: Sessions::new(Patience::WATCH),
+            watching: Arc::new(Sessions::new(Patience::WATCH)),
             contents: Mutex::default(),
             measuring: measure::Measuring::default(),
             sizes: Arc::default(),
@@ -169,7 +169,9 @@ impl Engine for LocalEngine {
     }
 
     async fn start(&self, spec: &InstanceSpec) -> Result<()> {
-        self.start_instance(spec).await
+        self.start_instance(spec).await?;
+        self.watching.begin(self.address(&spec.instance));
+        Ok(())
     }
 
     async fn configure(&self, spec: &InstanceSpec) -> Result<()> {

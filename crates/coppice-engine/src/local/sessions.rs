@@ -50,6 +50,16 @@ impl Sessions {
         open.get(instance).map(|(session, _)| session).filter(|session| !session.is_closed()).cloned()
     }
 
+    /// Opens the one of a server that has just started, beside everything else: later it may be too late.
+    pub(super) fn begin(self: &Arc<Self>, address: Address) {
+        let sessions = self.clone();
+        tokio::spawn(async move {
+            if let Err(error) = sessions.get(&address).await {
+                tracing::debug!("{}: no session is open yet: {}", address.instance, error.chain());
+            }
+        });
+    }
+
     async fn get(&self, address: &Address) -> Result<Arc<Session>> {
         if let Some((session, used)) = self.open.lock().get_mut(&address.instance)
             && !session.is_closed()
