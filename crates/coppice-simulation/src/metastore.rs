@@ -15,6 +15,7 @@ use std::time::Duration;
 use chrono::{DateTime, TimeDelta, Utc};
 use coppice_store::{ConnectOptions, Store};
 use coppice_test_support::Postgres;
+use tempfile::TempDir;
 
 use crate::backend::Backend;
 
@@ -35,6 +36,8 @@ pub struct Metastore {
     server: Arc<Postgres>,
     database: String,
     clock: File,
+    /// Where sockets of histories can be. Not beside the server's: it is removed with the server, by whom that runs as.
+    links: TempDir,
     histories: u32,
     pub(crate) admin: Backend,
     /// Sessions that no history uses now.
@@ -69,7 +72,8 @@ impl Metastore {
              alter database {database} set plan_cache_mode = force_generic_plan",
             clock_path.display()
         ));
-        let mut new = Self { server, database, clock, histories: 0, admin, spare: vec![] };
+        let links = coppice_test_support::directory("coppice-links-");
+        let mut new = Self { server, database, clock, links, histories: 0, admin, spare: vec![] };
         new.set_clock(start_of_time());
         new.migrate();
         new.admin = Backend::of_superuser(&socket, &new.database);
@@ -85,7 +89,7 @@ impl Metastore {
 
     /// Where sockets of histories can be.
     pub(crate) fn link_directory(&self) -> PathBuf {
-        self.server.socket_dir().join(format!("{}.links", self.database))
+        self.links.path().to_owned()
     }
 
     fn migrate(&self) {
