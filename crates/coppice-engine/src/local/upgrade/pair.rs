@@ -117,12 +117,14 @@ impl Pair<'_> {
         self.run_on_old(database, "pg_dump", &["--format=custom", "--compress=1", &format!("--file={dump}")])
             .await?;
         failpoint!("upgrade.dumped");
-        self.restore(database, &dump).await?;
+        let listed = self.listed(&dump).await?;
+        let (first, filling) = views::split(&listed);
+        self.restore(database, &dump, &first).await?;
         databases::forget_settings(database, new).await?;
         let inside_new = self.to.open_inside(&database.name, to, Patience::WORK).await?;
         databases::give_back((&inside_old, &inside_new), database, copied, &self.restorer).await?;
         let granted = grants::of_superusers(&inside_new).await?;
-        self.grant(database, &dump).await?;
+        self.grant(database, &dump, &listed).await?;
         if grants::of_superusers(&inside_new).await? != granted {
             let why = format!(
                 "database {}: something is granted on what belongs to PostgreSQL or an extension: REVOKE it first",
@@ -130,7 +132,7 @@ impl Pair<'_> {
             );
             return Err(EngineError::NotUpgradable(in_one_line(&why)));
         }
-        self.fill(&inside_new, database, &dump).await?;
+        self.fill(&inside_new, database, &dump, &filling).await?;
         // Code of theirs may have set some meanwhile, too.
         databases::forget_settings(database, new).await?;
         inside_new.execute(&format!("counting what is in {}", database.name), "ANALYZE").await?;
@@ -163,43 +165,45 @@ impl Pair<'_> {
         Ok(())
     }
 
-    /// Everything but what materialized views have, as the property of a role without rights.
-    async fn restore(&self, database: &Database, dump: &str) -> Result<()> {
+    /// The list of what is in a dump.
+    async fn listed(&self, dump: &str) -> Result<String> {
         let relay = self.door(&self.to, &self.restorer, Some(&self.password)).await?;
-        let (first, _) = views::split(&self.listed(&relay, dump).await?);
+        self.programs.read(&relay, vec!["--list".to_owned(), dump.to_owned()]).await
+    }
+
+    /// Everything but what materialized views have, as the property of a role without rights.
+    async fn restore(&self, database: &Database, dump: &str, first: &str) -> Result<()> {
         let jobs = format!("--jobs={}", (self.plan.spec.cpu_millis / 1000).clamp(1, 8));
-        self.restore_some(&relay, database, dump, (&first, &jobs)).await?;
+        self.restore_some(database, dump, (first, &jobs)).await?;
         failpoint!("upgrade.filled");
         Ok(())
     }
 
     /// Fills materialized views, when everything belongs to its owners and is granted.
-    async fn fill(&self, new: &Session, database: &Database, dump: &str) -> Result<()> {
-        let relay = self.door(&self.to, &self.restorer, Some(&self.password)).await?;
-        let (_, filling) = views::split(&self.listed(&relay, dump).await?);
+    async fn fill(&self, new: &Session, database: &Database, dump: &str, filling: &str) -> Result<()> {
         if filling.is_empty() {
             return Ok(());
         }
         let owners = views::join(new, &self.restorer).await?;
-        self.restore_some(&relay, database, dump, (&filling, "--enable-row-security")).await?;
+        self.restore_some(database, dump, (filling, "--enable-row-security")).await?;
         views::leave(new, &self.restorer, &owners).await
     }
 
     /// What a list names of a dump, by the role that restores.
     async fn restore_some(
         &self,
-        relay: &Relay,
         database: &Database,
         dump: &str,
         (list, option): (&str, &str),
     ) -> Result<()> {
+        let relay = self.door(&self.to, &self.restorer, Some(&self.password)).await?;
         relay.leave(LIST, list)?;
-        let list = format!("--use-list={}", self.programs.list(relay));
+        let list = format!("--use-list={}", self.programs.list(&relay));
         let arguments = ["--exit-on-error", "--no-owner", "--no-privileges", option, &list, dump];
         let run = Run {
             program: "pg_restore",
             arguments: arguments.map(str::to_owned).into(),
-            relay,
+            relay: &relay,
             role: &self.restorer,
             database: &database.name,
             options: RESTORER_OPTIONS,
@@ -208,13 +212,8 @@ impl Pair<'_> {
         Ok(())
     }
 
-    /// The list of what is in a dump.
-    async fn listed(&self, relay: &Relay, dump: &str) -> Result<String> {
-        self.programs.read(relay, vec!["--list".to_owned(), dump.to_owned()]).await
-    }
-
     /// What is granted, and nothing else of the dump: it evaluates nothing.
-    async fn grant(&self, database: &Database, dump: &str) -> Result<()> {
+    async fn grant(&self, database: &Database, dump: &str, listed: &str) -> Result<()> {
         let relay = self.door(&self.to, PLATFORM_ROLE, self.programs.host.secret()).await?;
         let list = format!("--use-list={}", self.programs.list(&relay));
         let arguments = || vec!["--exit-on-error".to_owned(), list.clone(), dump.to_owned()];
@@ -223,7 +222,7 @@ impl Pair<'_> {
             let (program, role) = ("pg_restore", PLATFORM_ROLE);
             Run { program, arguments: arguments(), relay: &relay, role, database: &database.name, options }
         };
-        for some in grants::lists(&self.listed(&relay, dump).await?) {
+        for some in grants::lists(listed) {
             relay.leave(LIST, &some)?;
             let script = [arguments(), vec!["--file=-".to_owned()]].concat();
             if !grants::only_grants(&self.programs.read(&relay, script).await?) {
