@@ -140,7 +140,7 @@ impl Keys {
                 format!("no more than {max} API keys are allowed"),
             ));
         }
-        self.check_makers(&mut tx, &caller.credential).await?;
+        self.check_makers_in_tx(&mut tx, &caller.credential).await?;
         let row = NewApiKey {
             id: &id,
             principal: of,
@@ -161,7 +161,7 @@ impl Keys {
     ///
     /// # Errors
     /// `api_key_limit_reached`
-    async fn check_makers(&self, tx: &mut Tx, maker: &CredentialId) -> Result<()> {
+    async fn check_makers_in_tx(&self, tx: &mut Tx, maker: &CredentialId) -> Result<()> {
         let Some(maker) = maker.key() else { return Ok(()) };
         if self.store.key_makers_count_in_tx(tx, maker).await? < KEY_MAKERS_MAX {
             return Ok(());
