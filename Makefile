@@ -7,10 +7,10 @@ export COPPICE_POSTGRES_DIRS ?= $(CURDIR)/.postgres
 export RUST_TEST_THREADS ?= 4
 
 # What is tested is compiled with the lints on: once, instead of once for the lints and once for the tests.
-check test soak lose simulate suites hostile openapi: export RUSTC_WORKSPACE_WRAPPER := $(CURDIR)/scripts/rustc-with-lints
+check test long soak lose simulate suites hostile openapi: export RUSTC_WORKSPACE_WRAPPER := $(CURDIR)/scripts/rustc-with-lints
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build run check test soak lose simulate suites hostile openapi bench
+.PHONY: help setup build run check test long soak lose simulate suites hostile openapi bench
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -33,21 +33,26 @@ check: setup ## Check format, lints and house rules, then run the tests that nee
 	npm test --prefix console --silent
 	RUST_TEST_THREADS=$$((2 * RUST_TEST_THREADS)) scripts/tests.sh in-process --lib --bins --test it
 
-test: check ## What `check` does, then every story of a whole platform
+test: check ## What `check` does, then the stories of a whole platform
 	scripts/tests.sh stories --test e2e
+
+long: setup ## The stories that take long, and crashes at every step instead of at a third of them
+	cargo test --locked -p coppice --test e2e -- --ignored
+	COPPICE_STEPS=all cargo test --locked -p coppice --test e2e an_abort
 
 # btrfs, reflink or copy; for how long; and which order of events (empty: another one each time).
 DRIVER ?= btrfs
 SECONDS ?= 600
 SEED ?=
 
-soak: setup ## Let everything happen to branches, then to a pool, in random order (DRIVER, SECONDS, SEED), then 1,000 pull requests, then suites
+soak: setup ## Let everything happen to branches, then to a pool, in random order (DRIVER, SECONDS, SEED), then 1,000 pull requests, then suites and long stories
 	COPPICE_SOAK_SECONDS=$(SECONDS) COPPICE_SOAK_SEED=$(SEED) \
-	  cargo test --locked -p coppice --test e2e soak::$(DRIVER) -- --nocapture
+	  cargo test --locked -p coppice --test e2e soak::$(DRIVER) -- --nocapture --include-ignored
 	COPPICE_SOAK_SECONDS=$(SECONDS) COPPICE_SOAK_SEED=$(SEED) \
 	  cargo test --locked -p coppice-gateway --test it exchanges -- --nocapture
-	COPPICE_SOAK_PULLS=1000 cargo test --locked -p coppice --test e2e github::crowd -- --nocapture
+	COPPICE_SOAK_PULLS=1000 cargo test --locked -p coppice --test e2e github::crowd -- --nocapture --include-ignored
 	$(MAKE) suites
+	$(MAKE) long
 
 # So many losses of a machine, and how often its store is written to, in seconds.
 ROUNDS ?= 100

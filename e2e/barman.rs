@@ -133,6 +133,7 @@ fn exported(output: &Output) -> Value {
 }
 
 #[test]
+#[ignore = "takes long, see `make long`"]
 fn a_branch_leaves_for_a_plain_server_through_barman() {
     let home = directory("coppice-files-");
     let (store, key) = (home.path().join("store"), home.path().join("secret.key"));

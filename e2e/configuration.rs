@@ -307,6 +307,7 @@ fn a_server_that_hangs_takes_its_parameters_later_and_is_no_failed_branch() {
 }
 
 #[test]
+#[ignore = "takes long, see `make long`"]
 fn an_abort_while_parameters_are_taken_is_made_up_for() {
     let mut coppice = platform();
     let main = path(&coppice, "main");

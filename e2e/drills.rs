@@ -32,6 +32,7 @@ fn fill(pool: &Path) -> std::path::PathBuf {
 }
 
 #[test]
+#[ignore = "takes long, see `make long`"]
 fn a_drill_for_which_there_is_no_room_is_skipped_and_says_so_and_the_next_one_passes() {
     let home = directory("coppice-files-");
     let store = home.path().join("store");

@@ -92,6 +92,7 @@ fn wait_until_the_server_lets_go(coppice: &Platform, place: &str) {
 }
 
 #[test]
+#[ignore = "takes long, see `make long`"]
 fn a_store_that_is_anothers_or_away_for_long_harms_nobody_and_has_everything_when_it_is_back() {
     let home = directory("coppice-files-");
     let (store, away) = (home.path().join("store"), home.path().join("away"));

@@ -197,6 +197,7 @@ fn what_can_not_be_is_refused(coppice: &Platform, place: &str) {
 }
 
 #[test]
+#[ignore = "takes long, see `make long`"]
 fn an_abort_while_a_branch_is_reset_is_made_up_for() {
     let mut coppice = platform();
     coppice.sql("main", "CREATE TABLE t (i int); INSERT INTO t VALUES (0)");

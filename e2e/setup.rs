@@ -1,6 +1,7 @@
 //! How stories start their platforms.
 
 use std::path::{Path, PathBuf};
+use std::time::UNIX_EPOCH;
 
 use coppice_test_support::{Options, Platform};
 
@@ -39,6 +40,14 @@ pub(crate) fn environment_with<'a>(
 pub(crate) fn arm(platform: &mut Platform, place: &str) {
     let (postgres, rule) = (postgres_dir().join("17.10").display().to_string(), format!("{place}=abort"));
     platform.set_environment(&environment_with(&postgres, &[("COPPICE_FAILPOINTS", &rule)]));
+}
+
+/// A third of the steps at which the platform is to be ended, another third by chance
+/// each time; all where `COPPICE_STEPS` is `all`, as `make long` sets it.
+pub(crate) fn some_of<T>(steps: impl IntoIterator<Item = T>) -> Vec<T> {
+    let each = if std::env::var("COPPICE_STEPS").is_ok_and(|steps| steps == "all") { 1 } else { 3 };
+    let nanos = UNIX_EPOCH.elapsed().expect("a clock after 1970").subsec_nanos() as usize;
+    steps.into_iter().skip(nanos % each).step_by(each).collect()
 }
 
 /// Starts a platform with every release.

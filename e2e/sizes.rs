@@ -93,6 +93,7 @@ fn a_branch_tells_what_it_owns_and_shares(driver: &str) {
 }
 
 #[test]
+#[ignore = "takes long, see `make long`"]
 fn a_snapshot_owns_what_it_wrote() {
     a_branch_tells_what_it_owns_and_shares("btrfs");
 }
@@ -103,6 +104,7 @@ fn a_clone_owns_what_nobody_else_has() {
 }
 
 #[test]
+#[ignore = "takes long, see `make long`"]
 fn a_plain_copy_owns_all_it_has() {
     a_branch_tells_what_it_owns_and_shares("copy");
 }

@@ -39,11 +39,13 @@ fn btrfs_loses_nothing() {
 }
 
 #[test]
+#[ignore = "takes long, see `make long`"]
 fn reflink_loses_nothing() {
     soak("reflink", 2);
 }
 
 #[test]
+#[ignore = "takes long, see `make long`"]
 fn copy_loses_nothing() {
     soak("copy", 3);
 }

@@ -24,6 +24,7 @@ fn set_idle_since(coppice: &Platform, branch: &str, from_now: &str) {
 }
 
 #[test]
+#[ignore = "takes long, see `make long`"]
 fn a_branch_from_the_future_falls_asleep_and_one_from_the_past_is_not_cut_off() {
     let coppice = platform();
     coppice.cli(&["branch", "create", "used", "--parent", "main"]);

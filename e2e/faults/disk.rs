@@ -52,6 +52,7 @@ fn is_cut(err: &str) -> bool {
 }
 
 #[test]
+#[ignore = "takes long, see `make long`"]
 fn a_full_pool_breaks_nothing_for_good_and_a_deletion_frees_it() {
     let mut options = options();
     options.flags.extend(["--branch-create-wait", "5"].map(str::to_owned));

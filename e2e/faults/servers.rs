@@ -45,6 +45,7 @@ fn a_stuck_server_holds_up_nobody_else_and_can_be_put_to_sleep() {
 }
 
 #[test]
+#[ignore = "takes long, see `make long`"]
 fn many_stuck_servers_hold_up_nobody_else_either() {
     let coppice = platform();
     // More than are worked on at the same time.

@@ -53,6 +53,7 @@ impl Crowd {
 }
 
 #[test]
+#[ignore = "takes long, see `make long`"]
 fn a_crowd_of_pull_requests_is_caught_up_with_after_a_silence_at_the_pace_that_github_allows() {
     let count = std::env::var("COPPICE_SOAK_PULLS").ok().and_then(|text| text.parse().ok());
     let mut github = Github::start();

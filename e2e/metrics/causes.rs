@@ -274,6 +274,7 @@ fn newest(look: &Value) -> &str {
 }
 
 #[test]
+#[ignore = "takes long, see `make long`"]
 fn the_command_line_looks_again_and_again() {
     let coppice = measuring();
     History::of(&coppice, "main").wait_max("memory", |_| true);

@@ -89,6 +89,7 @@ fn an_upgrade_without_end_takes_no_more_than_its_branch_may_and_holds_up_nothing
 }
 
 #[test]
+#[ignore = "takes long, see `make long`"]
 fn what_is_evaluated_after_a_restore_takes_no_more_room_than_the_restore_may() {
     let (_home, coppice) = roomy_platform(6);
     coppice.cli(&["branch", "create", "grow", "--image", "postgres:16", "--storage", "1"]);
@@ -120,6 +121,7 @@ fn what_is_evaluated_after_a_restore_takes_no_more_room_than_the_restore_may() {
 }
 
 #[test]
+#[ignore = "takes long, see `make long`"]
 fn a_replica_takes_no_more_room_than_its_branch_may() {
     let (_home, coppice) = roomy_platform(5);
     coppice.cli(&["branch", "create", "reads", "--storage", "1", "--replicas", "1"]);

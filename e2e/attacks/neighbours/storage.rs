@@ -122,6 +122,7 @@ const WRITES_BY_ITSELF: &str = "
     END LOOP; END$$";
 
 #[test]
+#[ignore = "takes long, see `make long`"]
 fn a_branch_that_lets_nobody_in_writes_nothing_by_itself() {
     let (_alone, coppice) = large_platform();
     let parameters =
