@@ -30,7 +30,7 @@ use access::Authorized;
 pub(crate) use answer::{Answer, Begun, Done, Forms, Made, Shown, Tagged, Written};
 use asked::{Asked, Form};
 pub(crate) use asked::{Body, BodyAs, Query, SentBody, SentQuery, Waiting};
-use handler::Handler;
+use handler::{Handler, Pending, Run};
 
 use crate::body::{BodyError, RawBody};
 use crate::error::ApiError;
@@ -123,38 +123,36 @@ impl Row {
     ///
     /// # Panics
     /// When something of its body or query has no bound.
-    pub(crate) fn runs<H: Handler<T>, T: 'static>(self, handler: H) -> Endpoint {
-        let shape = H::Asked::shape().unwrap_or_else(|why| panic!("{}: {why}", self.operation.id));
-        let form = Arc::new(Form { shape, refused: self.refused });
-        let (operation, forbidden) = (self.operation, self.forbidden);
-        let may_hold_secrets = told::may_hold_secrets::<H::Answer>();
-        let run = move |State(app): State<App>, call: Call, body: RawBody| async move {
-            let mut access = H::Access::authorize(&call, &app, operation).await.map_err(forbidden)?;
-            let (asked, has_waited) = and_whether_it_waited(H::Asked::read(&call, body, &form)).await;
-            let (asked, call) = (asked?, call.again());
-            if has_waited {
-                // Who sends a body slowly may do what it may when that is there.
-                access = H::Access::authorize(&call, &app, operation).await.map_err(forbidden)?;
-            }
-            let answer = handler.call(app.clone(), access, asked).await?.send(call.wishes()).await;
-            Ok::<_, BodyError>(match may_hold_secrets {
-                true => told::as_of_now(&app, &call, operation, answer).await.map_err(forbidden)?,
-                false => answer,
-            })
-        };
-        let path = format!("{}{}", H::Access::PATH, self.below);
-        let mut schemas = vec![];
-        let documented = self.document::<H, T>(&path, &mut schemas);
-        Endpoint {
-            route: on(self.method.to_method_filter(), run),
-            method: self.method,
-            path,
-            documented,
-            schemas,
-        }
+    pub(crate) fn runs<H: Handler<T>, T>(self, handler: H) -> Endpoint
+    where
+        H::Future: Send,
+    {
+        self.carried_out_by::<H::Access, H::Asked, H::Answer>(Box::new(move |app, access, asked| {
+            Box::pin(handler.call(app, access, asked))
+        }))
     }
 
-    fn document<H: Handler<T>, T>(
+    fn carried_out_by<A: Authorized, Q: Asked, O: Answer>(self, run: Run<A, Q, O>) -> Endpoint {
+        let shape = Q::shape().unwrap_or_else(|why| panic!("{}: {why}", self.operation.id));
+        let path = format!("{}{}", A::PATH, self.below);
+        let mut schemas = vec![];
+        let documented = self.document::<A, Q, O>(&path, &mut schemas);
+        let steps = Arc::new(Steps {
+            operation: self.operation,
+            form: Form { shape, refused: self.refused },
+            forbidden: self.forbidden,
+            may_hold_secrets: told::may_hold_secrets::<O>(),
+            run,
+        });
+        let answer = move |State(app): State<App>, call: Call, body: RawBody| -> Pending<_> {
+            let steps = steps.clone();
+            Box::pin(async move { steps.answer(app, call, body).await })
+        };
+        let route = on(self.method.to_method_filter(), answer);
+        Endpoint { route, method: self.method, path, documented, schemas }
+    }
+
+    fn document<A: Authorized, Q: Asked, O: Answer>(
         &self,
         path: &str,
         schemas: &mut Schemas,
@@ -165,24 +163,56 @@ impl Row {
             .summary(Some(self.summary))
             .description(Some(self.description))
             .operation_id(Some(self.operation.id))
-            .response(H::Answer::STATUS.as_str(), H::Answer::document(response, schemas).build());
+            .response(O::STATUS.as_str(), O::document(response, schemas).build());
         let operation = access::parameters(path).into_iter().fold(operation, OperationBuilder::parameter);
-        let operation = match H::Answer::IS_TAGGED {
+        let operation = match O::IS_TAGGED {
             true => operation
                 .response("304", Response::new("Nothing has changed since the answer with this `ETag`.")),
             false => operation,
         };
-        let mut documented = H::Asked::document(operation, schemas).build();
+        let mut documented = Q::document(operation, schemas).build();
         let errors = errors::Facts {
             operation: self.operation,
-            has_body: H::Asked::IS_BODY,
+            has_body: Q::IS_BODY,
             is_post: self.method == HttpMethod::Post,
-            not_found: H::Access::NOT_FOUND,
+            not_found: A::NOT_FOUND,
             refusals: &self.refusals,
             is_forbidden_documented: self.is_forbidden_documented,
         };
         errors.complete(&mut documented);
         documented
+    }
+}
+
+/// From a request to its answer.
+struct Steps<A, Q, O> {
+    operation: &'static Operation,
+    form: Form,
+    forbidden: fn(Error) -> ApiError,
+    may_hold_secrets: bool,
+    run: Run<A, Q, O>,
+}
+
+impl<A: Authorized, Q: Asked, O: Answer> Steps<A, Q, O> {
+    async fn answer(
+        &self,
+        app: App,
+        call: Call,
+        body: RawBody,
+    ) -> Result<axum::response::Response, BodyError> {
+        let (operation, forbidden) = (self.operation, self.forbidden);
+        let mut access = A::authorize(&call, &app, operation).await.map_err(forbidden)?;
+        let (asked, has_waited) = and_whether_it_waited(Q::read(&call, body, &self.form)).await;
+        let (asked, call) = (asked?, call.again());
+        if has_waited {
+            // Who sends a body slowly may do what it may when that is there.
+            access = A::authorize(&call, &app, operation).await.map_err(forbidden)?;
+        }
+        let answer = (self.run)(app.clone(), access, asked).await?.send(call.wishes()).await;
+        Ok(match self.may_hold_secrets {
+            true => told::as_of_now(&app, &call, operation, answer).await.map_err(forbidden)?,
+            false => answer,
+        })
     }
 }
 
