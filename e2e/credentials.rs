@@ -329,10 +329,14 @@ fn a_password_set_by_sql_is_its_owners_secret_until_the_next_rotation() {
 }
 
 /// What the managed role may do.
-const RIGHTS: [&str; 7] = [
+const RIGHTS: [&str; 9] = [
     "CREATE DATABASE mine",
     "DROP DATABASE mine",
+    "SELECT 1 / min(has_database_privilege(oid, 'CONNECT')::int) FROM pg_database WHERE datname ~ '^(postgres|template1)$'",
     "CREATE ROLE x",
+    // No other role gets into the platform's database, or into the one that others are copies of.
+    "SELECT 1 / min((NOT has_database_privilege('x', oid, 'CONNECT'))::int) FROM pg_database
+     WHERE datname ~ '^(postgres|template1)$'",
     "DROP ROLE x",
     "CREATE SCHEMA s",
     "DROP SCHEMA s",

@@ -339,7 +339,7 @@ fn the_managed_role_has_its_database_whoever_was_put_in_its_place() {
                 let helper = now.replacen(secret, "helper", 1).replacen("app.", "helper.", 1);
                 let place =
                     format!("ALTER ROLE app RENAME TO old{round}; CREATE ROLE app; GRANT app TO old{round}");
-                must(&at(&helper, "template1"), &place);
+                must(&helper, &place);
             }
             now = rotates_soon(&coppice, &path, &now);
             assert_eq!(must(&now, owner), "app", "{major}");

@@ -37,7 +37,7 @@ const ACTORS: [(&str, &str); 8] = [
     ("app", "postgres"),
     ("app", "template1"),
     ("app", "x"),
-    ("helper", "template1"),
+    ("helper", "x"),
     ("app", SQL_ASCII),
     ("helper", SQL_ASCII),
 ];

@@ -247,8 +247,8 @@ pub trait Engine: Send + Sync + 'static {
     /// dropped, or locked where something hangs on it. Answers within seconds.
     async fn end_login(&self, instance: &InstanceId, key: &ApiKeyId) -> Result<()>;
 
-    /// Has nobody write through PostgreSQL's own views on a running server, unless that is
-    /// done: a look at a file. Answers within seconds.
+    /// Has nobody write through PostgreSQL's own views on a running server, and nobody but the
+    /// managed role in `template1`, unless that is done: a look at a file. Answers within seconds.
     async fn close_system_views(&self, instance: &InstanceId, volume: &VolumeId) -> Result<()>;
 
     /// Takes the passwords from the roles of a running server, but for the managed

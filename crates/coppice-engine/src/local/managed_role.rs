@@ -13,6 +13,7 @@ use super::blockers::insist;
 use super::connecting::Address;
 use super::many::Many;
 use super::session::{PLATFORM_DATABASE, Patience, Session, column, named};
+use super::system_views::TEMPLATE_DATABASE;
 use crate::{EngineError, Result};
 
 /// The work that sessions which hold the role keep waiting.
@@ -171,8 +172,9 @@ fn lacking() -> String {
              FROM place, role WHERE NOT (has_database_privilege(role.oid, place.oid, 'CONNECT')
                  AND has_database_privilege(role.oid, place.oid, 'CREATE')
                  AND has_database_privilege(role.oid, place.oid, 'TEMP'))
-             UNION ALL SELECT 5, 'GRANT CONNECT ON DATABASE {PLATFORM_DATABASE} TO {role}'
-             FROM role WHERE NOT has_database_privilege(role.oid, '{PLATFORM_DATABASE}', 'CONNECT')
+             UNION ALL SELECT 5, format('GRANT CONNECT ON DATABASE %I TO {role}', d.datname)
+             FROM role, pg_catalog.pg_database d WHERE d.datname IN ('{PLATFORM_DATABASE}', '{TEMPLATE_DATABASE}')
+                 AND NOT has_database_privilege(role.oid, d.oid, 'CONNECT')
              UNION ALL SELECT 6, 'ALTER DATABASE {database} ALLOW_CONNECTIONS true' FROM place WHERE NOT datallowconn
              UNION ALL SELECT 7, 'ALTER DATABASE {database} CONNECTION LIMIT -1' FROM place WHERE datconnlimit = 0
              UNION ALL SELECT 8, CASE

@@ -1,4 +1,4 @@
-//! System views that could be written through.
+//! What of PostgreSQL's own is closed: system views that could be written through, and `template1`.
 //!
 //! A view on one table is updatable, and what is written through it is checked as its owner (PostgreSQL
 //! manual, CREATE VIEW, "Updatable Views"). A few system views are such views on `pg_authid` and
@@ -6,26 +6,33 @@
 //! is kept from catalogues only, and not from views: who has it could give roles other names and numbers,
 //! and so become a superuser. In every database of a server they become what they were, and not updatable.
 //!
+//! Into `template1` everybody is let in as `initdb` leaves it, and nobody can make a database, which is a copy of
+//! it, while somebody else is there or has a transaction prepared there. As into the platform's own database, only
+//! the managed role is let in.
+//!
 //! A file among a server's data, which goes along with its copies, says that it is done: databases that are
 //! made later are copies of these.
 
 use std::ffi::CStr;
 use std::time::{Duration, Instant};
 
+use coppice_core::branch::MANAGED_ROLE;
 use tokio_postgres::types::Type;
 
 use super::blockers::insist;
 use super::blocking::blocking;
 use super::connecting::Address;
-use super::session::{Patience, Session, column, named};
+use super::session::{PLATFORM_DATABASE, Patience, Session, column, named};
 use super::untrusted::UntrustedPath;
 use crate::{EngineError, Result};
 
-/// Says that all views of a server are closed.
-const MARK: &CStr = c"coppice.views_closed";
+/// Says that all of it is closed.
+const MARK: &CStr = c"coppice.closed";
+/// The database that others are copies of where nothing else is said.
+pub(super) const TEMPLATE_DATABASE: &str = "template1";
 /// The databases that `initdb` makes.
-pub(super) const FIRST_DATABASES: [&str; 3] = ["template1", "template0", "postgres"];
-/// The work that sessions which hold a view keep waiting.
+pub(super) const FIRST_DATABASES: [&str; 3] = [TEMPLATE_DATABASE, "template0", PLATFORM_DATABASE];
+/// The work that sessions keep waiting.
 const PURPOSE: &str = "closing system views";
 
 /// Databases of a server that are looked into, and how long that may take altogether.
@@ -45,12 +52,23 @@ pub(super) const CLOSE: &str = "DO $$ DECLARE view pg_catalog.regclass; BEGIN \
         IF pg_relation_is_updatable(view, false) <> 0 THEN RAISE 'can still be written through: %', view; END IF; \
     END LOOP; END $$";
 
+/// Closes `template1` to everybody but the managed role. Where that is not there, its repair lets it in.
+fn close_template() -> String {
+    format!(
+        "DO $$ BEGIN REVOKE CONNECT ON DATABASE {TEMPLATE_DATABASE} FROM PUBLIC;
+             IF EXISTS (SELECT FROM pg_catalog.pg_roles WHERE rolname = '{MANAGED_ROLE}') THEN
+                 GRANT CONNECT ON DATABASE {TEMPLATE_DATABASE} TO {MANAGED_ROLE};
+             END IF;
+         END $$"
+    )
+}
+
 /// Whether PostgreSQL's own roles are called as `initdb` called them (`pg_authid.dat`).
 const HAS_ITS_ROLES: &str = "SELECT count(*) = 6 FROM pg_catalog.pg_authid WHERE (oid, rolname) IN
     ((3373, 'pg_monitor'), (4569, 'pg_read_server_files'), (4570, 'pg_write_server_files'),
      (4571, 'pg_execute_server_program'), (6181, 'pg_read_all_data'), (6182, 'pg_write_all_data'))";
 
-/// Whether the views of a server are closed. Blocks.
+/// Whether all of a server is closed. Blocks.
 ///
 /// # Errors
 /// When its directory can't be read.
@@ -59,7 +77,7 @@ pub(super) fn are_closed(data: &UntrustedPath) -> Result<bool> {
     Ok(marked.map_err(EngineError::io("looking whether system views are closed"))?.is_some())
 }
 
-/// Notes that they are. Blocks.
+/// Notes that it is. Blocks.
 ///
 /// # Errors
 /// When its directory can't be written to.
@@ -69,7 +87,7 @@ pub(super) fn note_closed(data: &UntrustedPath) -> Result<()> {
     noted.map_err(EngineError::io("noting that system views are closed"))
 }
 
-/// Closes the views in all databases of a running server, unless that is done.
+/// Closes `template1` and the views in all databases of a running server, unless that is done.
 ///
 /// # Errors
 /// When that can't be done in some database, or somebody has written through them.
@@ -94,6 +112,8 @@ pub(super) async fn close(address: &Address, data: &UntrustedPath) -> Result<()>
             done.push(database.number);
         }
     }
+    let statement = close_template();
+    insist(address, PURPOSE, session.execute("closing template1", &statement)).await?;
     let row = session.query_one("looking at PostgreSQL's own roles", HAS_ITS_ROLES, &[]).await?;
     if !column::<bool>(&row, 0)? {
         return Err(EngineError::Other("somebody has given PostgreSQL's own roles other names".to_owned()));

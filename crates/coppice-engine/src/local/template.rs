@@ -10,7 +10,7 @@ use super::fresh;
 use super::images::InstalledImage;
 use super::process::controllers::Limits;
 use super::server::{ServerPlan, Servers};
-use super::session::PLATFORM_ROLE;
+use super::session::{PLATFORM_DATABASE, PLATFORM_ROLE};
 use super::untrusted::UntrustedPath;
 use super::{managed_role, system_views};
 use crate::Result;
@@ -141,8 +141,10 @@ fn statements(contents: Contents, major: u32, platform_password: Option<&str>) -
             // As distributions have it, whose initdb finds it by the locale. As a setting
             // of all roles it comes along to every copy, and any other beats it.
             lines.push("ALTER ROLE ALL SET default_text_search_config = 'pg_catalog.english'".to_owned());
-            lines.push("REVOKE CONNECT ON DATABASE postgres FROM PUBLIC".to_owned());
-            lines.push(format!("GRANT CONNECT ON DATABASE postgres TO {MANAGED_ROLE}"));
+            for database in [PLATFORM_DATABASE, system_views::TEMPLATE_DATABASE] {
+                lines.push(format!("REVOKE CONNECT ON DATABASE {database} FROM PUBLIC"));
+                lines.push(format!("GRANT CONNECT ON DATABASE {database} TO {MANAGED_ROLE}"));
+            }
             if major < 16 {
                 // There CREATEROLE may grant any role that is no superuser, also
                 // these, and with them run programs as the server's account.

@@ -1,4 +1,4 @@
-//! Nobody writes through PostgreSQL's own views, also not on a server that is older than that.
+//! Nobody writes through PostgreSQL's own views, or gets into `template1`, also not on a server that is older than that.
 
 use std::os::unix::fs::MetadataExt;
 use std::process::{Child, Command, Stdio};
@@ -17,20 +17,25 @@ const WRITES: [&str; 3] = [
 ];
 
 impl Running {
-    fn writer(&self, database: &str, sql: &str) -> Command {
+    fn psql(&self, user: &str, database: &str, sql: &str) -> Command {
         let mut psql = self.program("psql");
-        psql.args(["--username=writer", "-XAtq", "-v", "ON_ERROR_STOP=1", "-d", database, "-c", sql]);
+        psql.args(["-XAtq", "-v", "ON_ERROR_STOP=1", "-U", user, "-d", database, "-c", sql]);
+        psql.stdout(Stdio::null()).stderr(Stdio::null());
         psql
     }
 
+    fn can(&self, user: &str, database: &str, sql: &str) -> bool {
+        self.psql(user, database, sql).status().unwrap().success()
+    }
+
     fn writer_can(&self, database: &str, sql: &str) -> bool {
-        self.writer(database, sql).stdout(Stdio::null()).stderr(Stdio::null()).status().unwrap().success()
+        self.can("writer", database, sql)
     }
 
     /// A transaction that has looked at a view, and does not end.
     fn hold_a_view(&self) -> Child {
         let sql = "BEGIN; SELECT count(*) FROM pg_group; SELECT pg_sleep(100000)";
-        let child = self.writer("postgres", sql).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        let child = self.psql("writer", "postgres", sql).spawn().unwrap();
         let asks = "SELECT count(*) FROM pg_stat_activity WHERE usename = 'writer' AND query LIKE '%100000%'";
         let deadline = Instant::now() + PATIENCE;
         while self.value(asks) == "0" {
@@ -49,7 +54,9 @@ async fn views_of_an_older_server_are_closed_in_every_database() {
     std::fs::create_dir_all(data.host_path()).unwrap();
     std::fs::write(data.host_path().join("PG_VERSION"), "15").unwrap();
     running.sql("CREATE ROLE writer LOGIN; GRANT pg_write_all_data TO writer");
+    running.sql("CREATE ROLE app LOGIN CREATEDB");
     running.sql("CREATE DATABASE shut");
+    assert!(running.writer_can("template1", "SELECT 1"));
     assert!(WRITES.iter().all(|write| running.writer_can("shut", write)));
     running.sql("ALTER DATABASE shut ALLOW_CONNECTIONS false");
     // As a process leaves it that ends while it is about that.
@@ -58,9 +65,13 @@ async fn views_of_an_older_server_are_closed_in_every_database() {
 
     running.engine.close_system_views(&running.instance, &volume).await.unwrap();
     assert!(!holder.wait().unwrap().success(), "it is ended");
+    for role in ["writer", "app"] {
+        assert_eq!(running.can(role, "template1", "SELECT 1"), role == "app", "{role} in template1");
+    }
+    assert!(running.can("app", "postgres", "CREATE DATABASE young"));
     running.sql("CREATE DATABASE younger TEMPLATE template0");
     running.sql("CREATE DATABASE youngest TEMPLATE shut");
-    for database in ["postgres", "template1", "younger", "youngest"] {
+    for database in ["postgres", "young", "younger", "youngest"] {
         for write in WRITES {
             assert!(!running.writer_can(database, write), "{database}: {write}");
         }
@@ -70,7 +81,7 @@ async fn views_of_an_older_server_are_closed_in_every_database() {
     assert_eq!(running.value(shut), "shut template0");
 
     // A file among its data, which goes along with every copy, says that it is done.
-    let mark = data.host_path().join("coppice.views_closed");
+    let mark = data.host_path().join("coppice.closed");
     let whose = |path| std::fs::metadata(path).unwrap().uid();
     assert_eq!(whose(mark), whose(data.host_path().join("PG_VERSION")));
     running.sql("UPDATE pg_authid SET rolname = 'gone' WHERE rolname = 'pg_monitor'");
