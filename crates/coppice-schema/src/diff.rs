@@ -7,7 +7,7 @@ use crate::item::Item;
 use crate::order::parts;
 use crate::quote::comment;
 use crate::schema::{Key, Kind, Node, Schema};
-use crate::statement::{Made, Statement};
+use crate::statement::{AS_IT_BEGAN, AS_LOOKED_AT, Made, Statement};
 use crate::write::{create::create, grants, phrase, set_comment};
 use crate::{closure, plan};
 
@@ -76,15 +76,17 @@ impl Diff {
         let (before, inside): (Vec<_>, Vec<_>) =
             self.statements.iter().partition(|statement| statement.before_transaction);
         let mut out: String = head.lines().map(|line| format!("-- {}\n", comment(line))).collect();
-        // By which it was looked at what are quotes.
-        if !self.statements.is_empty() {
-            out.push_str("SET standard_conforming_strings = on;\n");
-        }
         before.iter().for_each(|statement| statement.write(&mut out));
         if !inside.is_empty() {
-            out.push_str("BEGIN;\nSET LOCAL check_function_bodies = off;\nSET LOCAL search_path = '';\n");
+            // What is set here is also what a rollback leads back to.
+            out.push_str(AS_LOOKED_AT);
+            out.push_str("BEGIN;\nSET LOCAL check_function_bodies = off;\n");
             inside.iter().for_each(|statement| statement.write(&mut out));
+            out.push_str(AS_LOOKED_AT);
             out.push_str("COMMIT;\n");
+        }
+        if !self.statements.is_empty() {
+            out.push_str(AS_IT_BEGAN);
         }
         out
     }
@@ -235,10 +237,8 @@ mod tests {
         assert_eq!(made.sql, "CREATE SCHEMA s");
         assert_eq!(owned.sql, "ALTER SCHEMA s OWNER TO \"x\nDROP TABLE y; --\"");
         let script = found.script("of\nDROP TABLE z");
-        assert!(
-            script.starts_with("-- of\n-- DROP TABLE z\nSET standard_conforming_strings = on;\nBEGIN;\n"),
-            "{script}"
-        );
+        let begin = format!("-- of\n-- DROP TABLE z\n{AS_LOOKED_AT}BEGIN;\n");
+        assert!(script.starts_with(&begin), "{script}");
     }
 
     #[test]
@@ -250,6 +250,32 @@ mod tests {
         let script = found.script("");
         assert!(found.statements.iter().any(|statement| statement.manual), "{script}");
         assert!(script.contains("-- By hand:\n-- Left out, as") && !script.contains("\n\\!"), "{script}");
+    }
+
+    #[test]
+    fn every_statement_is_read_as_it_was_looked_at_whatever_others_set() {
+        let named = |name: &str, oid: u32| {
+            format!(
+                r#"{{"kind":"schema","class":2615,"oid":{oid},"name":"{name}","owner":"app","comment":"c"}}"#
+            )
+        };
+        let labels = |labels: &str| {
+            format!(
+                r#"{{"kind":"type","class":1247,"oid":10,"name":"s.t","schema":"s","not_null":false,"labels":[{labels}]}}"#
+            )
+        };
+        let (kept, made) = (named("s", 20_000), named("u", 20_001));
+        let (old, new) = (labels(r#""a""#), labels(r#""a","b""#));
+        let read = |rows: &[&str]| Schema::read(rows.iter().copied()).expect("rows");
+        let found = diff(read(&[SERVER, &kept, &old]), read(&[SERVER, &kept, &new, &made]));
+        assert!(found.statements.iter().any(|statement| statement.before_transaction));
+        let script = found.script("");
+        for statement in &found.statements {
+            assert!(script.contains(&format!("{AS_LOOKED_AT}{};\n", statement.sql)), "{script}");
+        }
+        assert!(script.contains(&format!("{AS_LOOKED_AT}BEGIN;\n")), "{script}");
+        assert!(script.ends_with(&format!("{AS_LOOKED_AT}COMMIT;\n{AS_IT_BEGAN}")), "{script}");
+        assert_eq!(diff(read(&[SERVER]), read(&[SERVER])).script(""), "");
     }
 
     #[test]

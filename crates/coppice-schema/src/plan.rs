@@ -14,7 +14,7 @@ use crate::item::{Item, Type};
 use crate::order::by_needs;
 use crate::quote::comment;
 use crate::schema::{Key, Kind, Node, Schema, part};
-use crate::single::is_single;
+use crate::single::single;
 use crate::statement::{Made, Statement};
 use crate::write::alter::{attach, body, common, detach, is_moved};
 use crate::write::columns::is_retyped;
@@ -364,10 +364,15 @@ fn manual(what: &str) -> Statement {
 
 /// A statement as it can be carried out unseen, or as a person has to look at it.
 fn checked(statement: Statement) -> Statement {
-    if statement.manual || is_single(&statement.sql) {
+    if statement.manual {
         return statement;
     }
-    manual(&format!("Left out, as the server's definition is no single statement: {}", statement.sql))
+    match single(&statement.sql) {
+        Some(sql) => Statement { sql, ..statement },
+        None => {
+            manual(&format!("Left out, as the server's definition is no single statement: {}", statement.sql))
+        }
+    }
 }
 
 fn statement(sql: String, loses_data: bool) -> Statement {

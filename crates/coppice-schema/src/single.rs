@@ -1,17 +1,27 @@
-//! Whether a text is a single statement, to a server and to psql.
+//! A text as a single statement, to a server and to psql.
 //!
 //! Definitions are what a server says, and who rules there makes it say anything: a second statement, or a line that
 //! psql takes for a command to itself, which runs programs where psql runs. So what is made of them is read once more
 //! (PostgreSQL manual, "Lexical Structure"; the application `psql`). Where it is not clear how it is read, it is no
-//! single statement: servers write definitions without comments, and numbers as digits.
+//! single statement: servers write definitions without comments and control letters, and numbers as digits.
+//!
+//! What is read differently by settings is written in another way: a backslash in a literal is one whatever
+//! `standard_conforming_strings` is, and psql takes nothing for a variable of its own.
 
 /// With what statements begin that change a schema.
 const BEGINNINGS: [&str; 6] = ["alter", "comment", "create", "drop", "grant", "revoke"];
+/// What is between tokens.
+const BLANKS: [char; 4] = [' ', '\t', '\n', '\r'];
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Token<'a> {
     Word(&'a str),
+    /// A literal whose backslashes are letters like others.
+    Literal,
+    /// Anything else that is quoted.
     Quoted,
+    /// A colon that psql could take for the beginning of a variable.
+    Colon,
     Open,
     Close,
     Semicolon,
@@ -26,23 +36,23 @@ enum Body {
     Open(u32),
 }
 
-/// See the module.
-pub(crate) fn is_single(sql: &str) -> bool {
+/// The statement as it is read alike whatever is set; none where it is not a single one. See the module.
+pub(crate) fn single(sql: &str) -> Option<String> {
     let (mut rest, mut open, mut body) = (sql, 0_u32, Body::None);
-    let (mut begin, mut last) = (vec![], Token::Other);
+    let (mut begin, mut last, mut out) = (vec![], Token::Other, String::with_capacity(sql.len()));
     loop {
-        rest = rest.trim_ascii_start();
-        if rest.is_empty() {
+        let text = rest.trim_start_matches(BLANKS);
+        out.push_str(&rest[..rest.len() - text.len()]);
+        if text.is_empty() {
             break;
         }
-        let Some((token, behind)) = next(rest) else { return false };
+        let (token, behind) = next(text)?;
         match token {
             Token::Open => open += 1,
-            Token::Close if open == 0 => return false,
-            Token::Close => open -= 1,
+            Token::Close => open = open.checked_sub(1)?,
             // No semicolon is within a `CASE`: so a column that is called so does not take the end of the body for
             // its own.
-            Token::Semicolon if open == 0 && body != Body::Open(0) => return false,
+            Token::Semicolon if open == 0 && body != Body::Open(0) => return None,
             Token::Word(word) => {
                 body = within(body, word, open == 0 && is_word(last, "begin") && is_routine(&begin));
                 if begin.len() < 4 {
@@ -51,9 +61,28 @@ pub(crate) fn is_single(sql: &str) -> bool {
             }
             _ => {}
         }
+        write(&mut out, token, &text[..text.len() - behind.len()]);
         (last, rest) = (token, behind);
     }
-    open == 0 && body == Body::None && begin.first().is_some_and(|word| BEGINNINGS.contains(&word.as_str()))
+    let is_whole = open == 0 && body == Body::None;
+    let changes_a_schema = begin.first().is_some_and(|word| BEGINNINGS.contains(&word.as_str()));
+    (is_whole && changes_a_schema).then_some(out)
+}
+
+/// Adds a token as it is read alike whatever is set.
+fn write(out: &mut String, token: Token<'_>, text: &str) {
+    match token {
+        Token::Literal if text.contains('\\') => {
+            // The E is not the end of a word.
+            if out.ends_with(is_in_word) {
+                out.push(' ');
+            }
+            out.push('E');
+            out.push_str(&text.replace('\\', "\\\\"));
+        }
+        Token::Colon => out.push_str(": "),
+        _ => out.push_str(text),
+    }
 }
 
 fn is_word(token: Token<'_>, expected: &str) -> bool {
@@ -84,7 +113,7 @@ fn next(text: &str) -> Option<(Token<'_>, &str)> {
     let first = text.chars().next()?;
     let behind = &text[first.len_utf8()..];
     match first {
-        '\'' => Some((Token::Quoted, behind_quote(behind, '\'')?)),
+        '\'' => Some((Token::Literal, alone(behind_quote(behind, '\'')?)?)),
         '"' => Some((Token::Quoted, behind_quote(behind, '"')?)),
         '$' => match dollar_tag(text) {
             Some(tag) => {
@@ -96,7 +125,11 @@ fn next(text: &str) -> Option<(Token<'_>, &str)> {
         '(' => Some((Token::Open, behind)),
         ')' => Some((Token::Close, behind)),
         ';' => Some((Token::Semicolon, behind)),
-        '\\' | '\0' => None,
+        ':' if behind.starts_with([':', '=']) => Some((Token::Other, &behind[1..])),
+        ':' if !behind.starts_with(BLANKS) => Some((Token::Colon, behind)),
+        '\\' => None,
+        // Some releases skip what others don't.
+        _ if first.is_ascii_control() => None,
         '-' if behind.starts_with('-') => None,
         '/' if behind.starts_with('*') => None,
         '0'..='9' => Some((Token::Other, behind_number(text)?)),
@@ -133,7 +166,12 @@ fn behind_quote(text: &str, quote: char) -> Option<&str> {
     }
 }
 
-/// Behind a literal with escapes, unless another one follows: in a line of its own it would go on with this one.
+/// What is behind a literal, unless another one follows: in a line of its own it would go on with this one.
+fn alone(behind: &str) -> Option<&str> {
+    (!behind.trim_start_matches(BLANKS).starts_with('\'')).then_some(behind)
+}
+
+/// What is behind a literal with escapes.
 fn behind_escapes(text: &str) -> Option<&str> {
     let mut letters = text.char_indices();
     while let Some((at, letter)) = letters.next() {
@@ -141,7 +179,7 @@ fn behind_escapes(text: &str) -> Option<&str> {
         match letter {
             '\\' => drop(letters.next()),
             '\'' if behind.starts_with('\'') => drop(letters.next()),
-            '\'' => return (!behind.trim_ascii_start().starts_with('\'')).then_some(behind),
+            '\'' => return alone(behind),
             _ => {}
         }
     }
@@ -168,7 +206,7 @@ mod tests {
     #[test]
     fn what_servers_say_of_objects_is_a_single_statement() {
         for sql in [
-            "CREATE VIEW v AS\n SELECT 'a;b'::text AS \"x;\"\"\\y\", t.a[1:2], 1.5 FROM t",
+            "CREATE VIEW v AS\n SELECT 'a;b'::text AS \"x;\"\"\\y\", t.a[1: 2], 1.5 FROM t",
             "CREATE FUNCTION f(a integer DEFAULT 3) RETURNS text LANGUAGE plpgsql AS $function$ x; '\\! $$ $fun $function$",
             "CREATE FUNCTION f() RETURNS text LANGUAGE sql AS E'it\\'s; \\\\'",
             "CREATE OR REPLACE FUNCTION s.f(INOUT case_ integer)\n LANGUAGE sql\nBEGIN ATOMIC\n SELECT
@@ -178,7 +216,38 @@ mod tests {
             "COMMENT ON TABLE t IS 'x''; DROP TABLE t'",
             "GRANT SELECT ON \"we\\ird;\" TO app",
         ] {
-            assert!(is_single(sql), "{sql}");
+            assert_eq!(single(sql).as_deref(), Some(sql));
+        }
+    }
+
+    #[test]
+    fn what_settings_would_have_read_differently_is_written_in_another_way() {
+        for (sql, written) in [
+            (
+                "CREATE VIEW v AS SELECT '\\'::text AS a, '\n\\! id\n-- '::text AS b",
+                "CREATE VIEW v AS SELECT E'\\\\'::text AS a, E'\n\\\\! id\n-- '::text AS b",
+            ),
+            (
+                "ALTER TABLE t ADD CHECK (((a ~ '^\\d+''$'::text) AND (b = '\\x00'::bytea)))",
+                "ALTER TABLE t ADD CHECK (((a ~ E'^\\\\d+''$'::text) AND (b = E'\\\\x00'::bytea)))",
+            ),
+            ("CREATE VIEW v AS SELECT text'\\', b'\\'", "CREATE VIEW v AS SELECT text E'\\\\', b E'\\\\'"),
+            ("CREATE VIEW v AS SELECT U&'\\'", "CREATE VIEW v AS SELECT U&E'\\\\'"),
+            (
+                "CREATE VIEW v AS SELECT t.a[1:2], t.a[t.b:t.c], t.a[:t.c], t.a[2:]",
+                "CREATE VIEW v AS SELECT t.a[1: 2], t.a[t.b: t.c], t.a[: t.c], t.a[2: ]",
+            ),
+            (
+                "CREATE VIEW v AS SELECT :HOST, :'HOST', :\"HOST\", :{?HOST}, a:::HOST",
+                "CREATE VIEW v AS SELECT : HOST, : 'HOST', : \"HOST\", : {?HOST}, a::: HOST",
+            ),
+            (
+                "CREATE VIEW v AS SELECT a::text, f(a := 1), JSON_OBJECT('k' : 1), ':HOST', \":HOST\", $$:HOST$$",
+                "CREATE VIEW v AS SELECT a::text, f(a := 1), JSON_OBJECT('k' : 1), ':HOST', \":HOST\", $$:HOST$$",
+            ),
+        ] {
+            assert_eq!(single(sql).as_deref(), Some(written));
+            assert_eq!(single(written).as_deref(), Some(written), "and stays so");
         }
     }
 
@@ -198,6 +267,12 @@ mod tests {
             "CREATE VIEW v AS SELECT 1); DROP TABLE t; SELECT (1",
             "CREATE VIEW v AS SELECT xe'\\'; DROP TABLE t; --'",
             "CREATE VIEW v AS SELECT E'a'\n'\\'; DROP TABLE t; SELECT '\\''",
+            "CREATE VIEW v AS SELECT 'a'\n'\\'",
+            "CREATE VIEW v AS SELECT E'a'\n\u{b}'\\' ' AS a; DROP VIEW v; CREATE TABLE u (); -- '",
+            "CREATE VIEW v AS\u{b}SELECT 1",
+            "CREATE VIEW v AS\u{c}SELECT 1",
+            "CREATE VIEW v AS SELECT 1\0",
+            "CREATE VIEW v AS SELECT '1\u{b}' AS a,\u{7f}2",
             "CREATE VIEW v AS SELECT 1$a$ ' $a$; DROP TABLE t; SELECT $a$ ' $a$",
             "CREATE VIEW v AS SELECT 1e'\\'; DROP TABLE t; SELECT '",
             "CREATE VIEW v AS SELECT 1 AS begin atomic; DROP TABLE t; END",
@@ -210,7 +285,7 @@ mod tests {
             "COPY t TO PROGRAM 'id'",
             "COMMIT",
         ] {
-            assert!(!is_single(sql), "{sql}");
+            assert_eq!(single(sql), None, "{sql}");
         }
     }
 }

@@ -3,6 +3,20 @@
 /// Bytes of statements after which no more are made.
 pub const STATEMENTS_BYTES_MAX: usize = 16 << 20;
 
+/// What decides how a text is read and by whom it is carried out, as it was looked at.
+///
+/// It stands before each statement, in a line of its own: whatever is evaluated by one, like the default of a column
+/// or the constraint of a domain, sets what it likes for those that follow, and psql reads a whole line by what is set
+/// when the line begins. `pg_temp` is named so that nothing in it comes before what is PostgreSQL's. What else can be set
+/// changes at most what values are, and so does what is evaluated itself.
+///
+/// `\restrict` would have psql refuse every command to itself, and end any that does not know it yet.
+pub(crate) const AS_LOOKED_AT: &str = "SET standard_conforming_strings = on; SET client_encoding = 'UTF8'; \
+    SET search_path = pg_catalog, pg_temp; RESET ROLE;\n";
+/// What follows a script finds the session as it began.
+pub(crate) const AS_IT_BEGAN: &str =
+    "RESET standard_conforming_strings; RESET client_encoding; RESET search_path; RESET ROLE;\n";
+
 /// How much was made of what there may be.
 #[derive(Default)]
 pub(crate) struct Made {
@@ -75,6 +89,7 @@ impl Statement {
             out.push('\n');
             return;
         }
+        out.push_str(AS_LOOKED_AT);
         if self.loses_data {
             out.push_str("-- Data is lost or converted by this:\n");
         }

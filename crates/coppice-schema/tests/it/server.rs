@@ -34,20 +34,44 @@ impl Server {
         server
     }
 
+    /// A file that is not there.
+    pub(crate) fn mark(&self) -> PathBuf {
+        self.0.socket_dir().join("mark")
+    }
+
     fn connection(&self, user: &str, database: &str) -> String {
         format!("host={} user={user} dbname={database}", self.0.socket_dir().display())
     }
 
     /// Runs a script as psql does: what it says when it fails.
     pub(crate) fn run(&self, user: &str, database: &str, sql: &str) -> Result<(), String> {
-        let mut psql = Command::new("psql")
-            .args([&self.connection(user, database), "--no-psqlrc", "-q", "-v", "ON_ERROR_STOP=1", "-f", "-"])
-            .env("PGOPTIONS", "-c client_min_messages=error")
-            .stdin(Stdio::piped())
-            .stdout(Stdio::null())
-            .stderr(Stdio::piped())
-            .spawn()
-            .expect("psql runs");
+        self.run_with(user, database, sql, |_| {})
+    }
+
+    /// As [`Self::run`], by a psql that begins in another way.
+    pub(crate) fn run_with(
+        &self,
+        user: &str,
+        database: &str,
+        sql: &str,
+        begin: impl FnOnce(&mut Command),
+    ) -> Result<(), String> {
+        let mut psql = Command::new("psql");
+        psql.args([
+            &self.connection(user, database),
+            "--no-psqlrc",
+            "-q",
+            "-v",
+            "ON_ERROR_STOP=1",
+            "-f",
+            "-",
+        ])
+        .env("PGOPTIONS", "-c client_min_messages=error")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped());
+        begin(&mut psql);
+        let mut psql = psql.spawn().expect("psql runs");
         psql.stdin.take().expect("a pipe").write_all(sql.as_bytes()).expect("psql reads");
         let output = psql.wait_with_output().expect("psql ends");
         match output.status.success() {
