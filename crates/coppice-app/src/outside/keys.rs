@@ -1,13 +1,16 @@
-//! The provider's keys, and which of them signed a token.
+//! The provider's keys, which of them signed a token, and what it says.
 
 use jsonwebtoken::jwk::{Jwk, PublicKeyUse};
-use jsonwebtoken::{Algorithm, AlgorithmFamily, DecodingKey, Header};
+use jsonwebtoken::{Algorithm, AlgorithmFamily, DecodingKey, Header, Validation};
 use reqwest::{Client, Url};
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
 
 use super::error::{Result, broken};
 use super::http::send;
 
+/// Clocks may differ by this.
+pub(crate) const SKEW_SECONDS: u64 = 30;
 /// Signatures that anybody can check and only the provider can make.
 const ALGORITHMS: [Algorithm; 9] = [
     Algorithm::RS256,
@@ -61,9 +64,41 @@ impl Keys {
     }
 }
 
-/// The header of a token.
+/// The header of a token. One that has to be understood beyond what is known here is refused (RFC 7515,
+/// section 4.1.11).
 pub(crate) fn header_of(token: &str) -> Result<Header> {
-    jsonwebtoken::decode_header(token).map_err(|error| broken(format!("its token: {error}")))
+    let header = jsonwebtoken::decode_header(token).map_err(|error| broken(format!("its token: {error}")))?;
+    match header.crit {
+        Some(_) => Err(broken("its token has a header that is not known here and has to be understood")),
+        None => Ok(header),
+    }
+}
+
+/// Who made a token: one, and no list of them.
+#[derive(Deserialize)]
+struct Maker {
+    #[serde(rename = "iss")]
+    _issuer: String,
+}
+
+/// What a token says that `key` signed, if `issuer` made it for `audience` and for now, and it has the claims that
+/// are `required`.
+pub(crate) fn claims_of<T: DeserializeOwned>(
+    token: &str,
+    header: &Header,
+    key: &DecodingKey,
+    (issuer, audience): (&str, &str),
+    required: &[&str],
+) -> jsonwebtoken::errors::Result<T> {
+    let mut validation = Validation::new(header.alg);
+    validation.set_issuer(&[issuer]);
+    validation.set_audience(&[audience]);
+    validation.set_required_spec_claims(required);
+    validation.leeway = SKEW_SECONDS;
+    validation.validate_nbf = true;
+    // The validation alone takes a list of issuers, too, of which one is right.
+    jsonwebtoken::decode::<Maker>(token, key, &validation)?;
+    Ok(jsonwebtoken::decode(token, key, &validation)?.claims)
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! Who calls: tokens that Vercel signs for us.
 
 use coppice_core::{Result, VercelInstallationId};
-use jsonwebtoken::{DecodingKey, Header, Validation};
+use jsonwebtoken::{DecodingKey, Header};
 use reqwest::Client;
 use serde::Deserialize;
 use tokio::sync::OnceCell;
@@ -16,8 +16,6 @@ use crate::outside::keys::{self, Keys};
 const TOKEN_MAX: usize = 8192;
 /// Longest name of an account or a person at Vercel.
 const NAME_MAX: usize = 128;
-/// Clocks may differ by this.
-const SKEW_SECONDS: u64 = 30;
 
 /// Our integration, and Vercel's keys.
 #[derive(Debug)]
@@ -68,14 +66,8 @@ impl VercelApi {
 
 /// The claims of a token that `key` signed, if it is from Vercel, for us, and for now.
 fn verify(token: &str, header: &Header, key: &DecodingKey, config: &VercelConfig) -> Result<Claims> {
-    let mut validation = Validation::new(header.alg);
-    validation.set_issuer(&[&config.issuer]);
-    validation.set_audience(&[&config.client_id]);
-    validation.set_required_spec_claims(&["iss", "sub", "aud", "exp"]);
-    validation.leeway = SKEW_SECONDS;
-    validation.validate_nbf = true;
-    let told = jsonwebtoken::decode::<Claims>(token, key, &validation);
-    told.map(|told| told.claims).map_err(|error| {
+    let by_for = (config.issuer.as_str(), config.client_id.as_str());
+    keys::claims_of(token, header, key, by_for, &["iss", "sub", "aud", "exp"]).map_err(|error| {
         tracing::debug!("a token for the integration on Vercel is refused: {error}");
         refused("the token is not from Vercel, not for this platform, or not valid now")
     })

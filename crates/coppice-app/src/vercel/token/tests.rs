@@ -150,6 +150,7 @@ async fn what_vercel_did_not_sign_for_us_and_for_now_is_refused() {
     ];
     for (name, value) in [
         ("iss", json!("https://evil.example")),
+        ("iss", json!([ISSUER, "https://evil.example"])),
         ("aud", json!("oac_another")),
         ("exp", json!(now - 60)),
         ("nbf", json!(now + 90)),
