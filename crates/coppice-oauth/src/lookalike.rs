@@ -4,10 +4,13 @@
 //! letter (NFKC), letters of other scripts are those of ours that they look like
 //! (Unicode TR 39, section 4, "skeleton"), accents and case are nothing, a digit
 //! or a sign may stand for a letter, some figures for any, and what is no letter
-//! may stand for nothing.
+//! may stand for nothing. A letter of another script in a word that has ours is
+//! such a figure, too (section 5.1, "mixed-script detection"), for which ones people
+//! read as ours is in no list.
 
 use unicode_normalization::UnicodeNormalization;
 use unicode_normalization::char::is_combining_mark;
+use unicode_script::{Script, UnicodeScript as _};
 use unicode_security::skeleton;
 
 /// A name, as it may be read.
@@ -34,11 +37,16 @@ impl Reading {
         let plain: String = name.chars().map(plain_letter).nfkc().collect();
         let plain = plain.replace("()", "o").replace("[]", "o").replace("<>", "o");
         let is_blank = |c: Option<char>| c.is_some_and(char::is_whitespace);
-        let (mut all, mut before, mut rest) = (vec![], None, plain.chars().peekable());
-        while let Some(c) = rest.next() {
-            let is_within_word = !is_blank(before) && !is_blank(rest.peek().copied());
-            all.extend(glyphs(c, is_within_word));
-            before = Some(c);
+        let (mut all, mut before) = (vec![], None);
+        for word in plain.split_inclusive(char::is_whitespace) {
+            let has_ours = word.chars().any(|c| c.script() == Script::Latin);
+            let mut rest = word.chars().peekable();
+            while let Some(c) = rest.next() {
+                let is_within_word = !is_blank(before) && !is_blank(rest.peek().copied());
+                let is_any = (is_within_word && is_figure(c)) || (has_ours && is_of_others(c));
+                all.extend(glyphs(c, is_any, before == Some(c)));
+                before = Some(c);
+            }
         }
         Self(all)
     }
@@ -64,8 +72,9 @@ impl Reading {
     }
 }
 
-/// What a character may be taken for.
-fn glyphs(c: char, is_within_word: bool) -> Vec<Glyph> {
+/// What a character may be taken for: also for any letter, if `is_any`, and then for the one that the same
+/// character before it is taken for, if `is_again`.
+fn glyphs(c: char, is_any: bool, is_again: bool) -> Vec<Glyph> {
     let looks = match shape(c)[..] {
         [one] => Some(one),
         _ => None,
@@ -73,14 +82,15 @@ fn glyphs(c: char, is_within_word: bool) -> Vec<Glyph> {
     let letter = sign(c).or_else(|| looks.and_then(sign));
     let small = c.to_lowercase().flat_map(|small| shape(letter.unwrap_or(small)));
     let capital = looks.filter(|looks| looks.is_alphanumeric()).map(one_of_its_kind);
-    let is_any = is_within_word && letter.is_none() && is_figure(c);
-    let glyph = |c: char| Glyph {
+    let is_any = is_any && letter.is_none();
+    // It stands for one letter, of however many its shape is.
+    let glyph = |(at, c): (usize, char)| Glyph {
         letter: c.is_alphanumeric().then(|| one_of_its_kind(c)),
         capital,
-        is_extra: letter.is_some() || !c.is_alphanumeric(),
-        is_any,
+        is_extra: letter.is_some() || !c.is_alphanumeric() || (is_any && (is_again || at > 0)),
+        is_any: is_any && at == 0,
     };
-    small.map(glyph).collect()
+    small.enumerate().map(glyph).collect()
 }
 
 /// Whether a character that is no letter is drawn by itself or around one, and is no dash.
@@ -90,20 +100,29 @@ fn is_figure(c: char) -> bool {
     is_drawn && !is_between && !c.is_alphanumeric()
 }
 
+/// Whether a character is a letter or a digit of another script than ours.
+fn is_of_others(c: char) -> bool {
+    !c.is_ascii() && c.is_alphanumeric() && !matches!(c.script(), Script::Latin | Script::Inherited)
+}
+
 /// What a character looks like. Letters of other scripts become capitals of ours in places.
 fn shape(c: char) -> Vec<char> {
     skeleton(&c.to_string()).flat_map(char::to_lowercase).map(|c| plain_letter(nearest(c))).collect()
 }
 
-/// Which of our letters one looks like that is like none by its skeleton.
+/// Which of our letters one looks like that is like none by its skeleton, also in a word that has none of ours.
 fn nearest(c: char) -> char {
     match c {
         '\u{188}' | '\u{254}' | '\u{255}' | '\u{3c2}' | '\u{96e}' | '\u{a794}' | '\u{1df1d}' => 'c',
+        '\u{481}' | '\u{5338}' => 'c',
         '\u{258}' | '\u{25a}' | '\u{25c}' | '\u{25d}' | '\u{1971}' | '\u{1d92}'..='\u{1d94}' => 'e',
         '\u{2c78}' | '\u{2c7b}' | '\u{a793}' | '\u{ab33}' | '\u{ab34}' => 'e',
-        '\u{1d09}' | '\u{1d96}' | '\u{1df1a}' => 'i',
+        '\u{1557}' | '\u{15f4}' | '\u{4e47}' | '\u{5de8}' | '\u{5f50}' => 'e',
+        '\u{1d09}' | '\u{1d96}' | '\u{1df1a}' | '\u{4e28}' | '\u{4e85}' | '\u{5de5}' | '\u{738b}' => 'i',
         '\u{278}' | '\u{47b}' | '\u{2c7a}' | '\u{a74d}' | '\u{1df1b}' => 'o',
+        '\u{15dd}' | '\u{53e3}' => 'o',
         '\u{1d71}' | '\u{1d88}' | '\u{a751}' | '\u{a753}' | '\u{a755}' => 'p',
+        '\u{48f}' | '\u{5369}' | '\u{5c38}' | '\u{a7fc}' => 'p',
         _ => c,
     }
 }
@@ -311,6 +330,63 @@ mod tests {
         ] {
             assert!(Reading::of(name).is(&ours), "{name}");
             assert!(Reading::of(&format!("my{name} (official)")).contains(&ours), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_letter_of_another_script_in_a_word_may_be_any() {
+        let ours = Reading::of("Coppice");
+        for name in [
+            // Han, kana, Hangul, Bopomofo.
+            "Copp\u{4e28}ce",
+            "Copp\u{4e85}ce",
+            "C\u{ac00}ppice",
+            "C\u{30ed}ppice",
+            "C\u{53e3}ppice",
+            "COPPIC\u{314c}",
+            "COPPIC\u{5de8}",
+            "COPP\u{5de5}CE",
+            "CO\u{5c38}\u{5c38}ICE",
+            "\u{531a}\u{53e3}\u{5c38}\u{5c38}\u{5de5}\u{531a}\u{5de8}",
+            "COPPI\u{3137}E",
+            "Coppi\u{3108}E",
+            "\u{3108}oppice",
+            // Canadian syllabics, Cyrillic, Tifinagh, Armenian, Deseret, Gujarati, and one of Latin.
+            "C\u{15dd}\u{146d}\u{146d}I\u{1455}E",
+            "\u{1455}O\u{146d}\u{146d}I\u{1455}\u{15f4}",
+            "\u{1455}\u{15dd}\u{146d}\u{146d}I\u{1455}\u{15f4}",
+            "Co\u{48f}\u{48f}ice",
+            "Coppi\u{481}e",
+            "C\u{2d55}ppice",
+            "Co\u{580}\u{580}ice",
+            "Co\u{584}\u{584}ice",
+            "Co\u{10425}pice",
+            "Coppic\u{aa0}",
+            "Co\u{a7fc}\u{a7fc}ice",
+        ] {
+            assert!(Reading::of(name).is(&ours), "{name}");
+            assert!(Reading::of(&format!("{name} console (official)")).contains(&ours), "{name}");
+            assert!(Reading::of(&format!("my{name}2")).contains(&ours), "{name}");
+        }
+    }
+
+    #[test]
+    fn an_honest_name_may_be_in_any_script() {
+        let ours = Reading::of("Coppice");
+        for name in [
+            "\u{5bb6}\u{8a08}\u{7c3f} Notes",
+            "\u{30b3}\u{30d4}\u{30fc} office",
+            "Co-op \u{65e5}\u{672c}\u{8a9e} ice",
+            "Copilot\u{65e5}\u{672c}\u{8a9e}",
+            "Co \u{5de5}\u{5177} ice",
+            "\u{41e}\u{442}\u{447}\u{451}\u{442}\u{44b} CLI",
+            "\u{3a3}\u{3b7}\u{3bc}\u{3b5}\u{3b9}\u{3ce}\u{3c3}\u{3b5}\u{3b9}\u{3c2}",
+            "\u{b5}Torrent",
+            "\u{ba54}\u{baa8} copy",
+            "\u{1403}\u{14c4}\u{1483}\u{144e}\u{1450}\u{1466}",
+        ] {
+            assert!(!Reading::of(name).contains(&ours), "{name}");
+            assert!(!Reading::of(name).is(&ours), "{name}");
         }
     }
 
