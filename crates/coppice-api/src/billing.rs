@@ -194,9 +194,14 @@ async fn list_invoices(
     }))
 }
 
-async fn upcoming_invoice(app: App, access: Access) -> Result<Shown<wire::UpcomingInvoice>> {
+async fn upcoming_invoice(
+    app: App,
+    access: Access,
+    Waiting((), call): Waiting<()>,
+) -> Result<Shown<wire::UpcomingInvoice>> {
     let UpcomingInvoice { began_at, target, amount_due, subtotal, total, currency, page } =
         progress::report(app.billing.upcoming(&access)).await?;
+    let _: Access = call.authorize(&app, &GET_BILLING_UPCOMING_INVOICE).await?;
     Ok(Shown(wire::UpcomingInvoice {
         created_at: wire::Timestamp(began_at),
         amount_due: amount(&amount_due),
@@ -211,10 +216,11 @@ async fn upcoming_invoice(app: App, access: Access) -> Result<Shown<wire::Upcomi
 async fn get_invoice(
     app: App,
     access: Access<OnInvoice>,
-    Query(asked): Query<GetInvoice>,
+    Waiting(Query(asked), call): Waiting<Query<GetInvoice>>,
 ) -> Result<Written<wire::InvoiceDetails>> {
     let OnInvoice { organization, invoice } = &access.target;
     let found = progress::report(app.billing.find_invoice(organization, invoice)).await?;
+    let _: Access<OnInvoice> = call.authorize(&app, &GET_BILLING_INVOICE).await?;
     let invoice_number = invoice_number(&found);
     let content = found.content;
     let lines = content.lines.into_iter().map(|line| {

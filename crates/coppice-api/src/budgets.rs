@@ -7,7 +7,7 @@ use coppice_core::operation::{DELETE_BUDGET, LIST_BUDGETS, SET_BUDGET};
 use coppice_core::target::OnBudget;
 use coppice_wire as wire;
 
-use crate::endpoint::{Body, Done, Endpoint, Shown, delete, get, put};
+use crate::endpoint::{Body, Done, Endpoint, Shown, Waiting, delete, get, put};
 use crate::{context, progress};
 
 pub(crate) fn endpoints() -> Vec<Endpoint> {
@@ -29,8 +29,13 @@ pub(crate) fn endpoints() -> Vec<Endpoint> {
     ]
 }
 
-async fn list_budgets(app: App, access: Access) -> Result<Shown<wire::BudgetList>> {
+async fn list_budgets(
+    app: App,
+    access: Access,
+    Waiting((), call): Waiting<()>,
+) -> Result<Shown<wire::BudgetList>> {
     let budgets = progress::report(app.budgets.list(&access)).await?;
+    let _: Access = call.authorize(&app, &LIST_BUDGETS).await?;
     Ok(Shown(wire::BudgetList { budgets: budgets.into_iter().map(to_wire).collect() }))
 }
 

@@ -9,7 +9,7 @@ use coppice_core::target::InBranch;
 use coppice_core::{Error, Result};
 use coppice_wire as wire;
 
-use crate::endpoint::{Endpoint, Shown, get};
+use crate::endpoint::{Endpoint, Shown, Waiting, get};
 
 /// Gaps and snapshots in one answer.
 const LISTED_MAX: usize = 100;
@@ -28,9 +28,15 @@ pub(crate) fn endpoints() -> Vec<Endpoint> {
     ]
 }
 
-async fn get_branch_history(app: App, access: Access<InBranch>) -> Result<Shown<wire::BranchHistory>> {
+async fn get_branch_history(
+    app: App,
+    access: Access<InBranch>,
+    Waiting((), call): Waiting<()>,
+) -> Result<Shown<wire::BranchHistory>> {
     let history = app.histories.of_branch(&access).await?;
     let versions = app.branches.versions(&access).await?;
+    // It may have waited for its turn.
+    let _: Access<InBranch> = call.authorize(&app, &GET_BRANCH_HISTORY).await?;
     let stamp = wire::Timestamp;
     let window = history.window().map(|window| wire::HistoryWindow {
         from: stamp(window.from),

@@ -9,7 +9,7 @@ use coppice_wire as wire;
 use serde::Deserialize;
 use utoipa::ToSchema;
 
-use crate::endpoint::{BodyAs, Endpoint, Shown, post};
+use crate::endpoint::{BodyAs, Endpoint, Shown, Waiting, post};
 use crate::time::{AskedTime, check_range};
 
 /// Characters of one of them.
@@ -61,10 +61,12 @@ pub(crate) fn endpoints() -> Vec<Endpoint> {
 async fn branch_logs(
     app: App,
     access: Access<InBranch>,
-    BodyAs(asked, _): BodyAs<wire::BranchLogsRequest, AskedLogs>,
+    Waiting(BodyAs(asked, _), call): Waiting<BodyAs<wire::BranchLogsRequest, AskedLogs>>,
 ) -> Result<Shown<wire::BranchLogs>> {
     let (request, start, end) = log_request(asked)?;
     let found = app.logs.of_branch(&access, request).await?;
+    // It may have waited long for its turn, and lines of meanwhile are in it.
+    let _: Access<InBranch> = call.authorize(&app, &BRANCH_LOGS).await?;
     let logs = found.entries.into_iter().map(|entry| wire::LogEntry {
         timestamp: wire::Timestamp(DateTime::from_timestamp_millis(entry.timestamp_ms).unwrap_or_default()),
         instance_id: entry.instance,

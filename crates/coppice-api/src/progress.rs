@@ -62,7 +62,7 @@ pub(crate) async fn on_behalf(request: Request, next: Next) -> Response {
     Behalf::new(address).within(next.run(request)).await
 }
 
-/// Makes a report when whoever it is for has a turn.
+/// Makes a report when whoever it is for has a turn. Who waited for one is authorized again before they are told it.
 pub(crate) async fn report<T>(work: impl Future<Output = T>) -> T {
     let _turn = REPORTED.take(&Behalf::current_name()).await;
     work.await

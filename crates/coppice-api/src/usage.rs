@@ -14,7 +14,7 @@ use serde::Deserialize;
 use serde_json::json;
 use utoipa::IntoParams;
 
-use crate::endpoint::{Endpoint, Forms, Query, Written, get};
+use crate::endpoint::{Endpoint, Forms, Query, Waiting, Written, get};
 use crate::progress;
 
 /// Another form of a report.
@@ -50,7 +50,11 @@ struct GetUsage {
     format: Option<wire::UsageFormat>,
 }
 
-async fn get_usage(app: App, access: Access, Query(asked): Query<GetUsage>) -> Result<Written<wire::Usage>> {
+async fn get_usage(
+    app: App,
+    access: Access,
+    Waiting(Query(asked), call): Waiting<Query<GetUsage>>,
+) -> Result<Written<wire::Usage>> {
     let group_by = groups(asked.group_by.as_deref().unwrap_or_default())?;
     let has = |group| group_by.contains(&group);
     let now = Utc::now();
@@ -67,6 +71,7 @@ async fn get_usage(app: App, access: Access, Query(asked): Query<GetUsage>) -> R
         by_instance_type: has(UsageGroup::Type),
     };
     let report = progress::report(app.usage.report(&access, &request)).await?;
+    let _: Access = call.authorize(&app, &GET_USAGE).await?;
     let costs = report.lines.iter().filter_map(|line| line.cost.as_ref());
     let total = report.currency.as_ref().map(|_| costs.sum::<Decimal>().with_scale(6).to_plain_string());
     let shown = wire::Usage {

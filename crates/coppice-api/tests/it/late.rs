@@ -137,6 +137,29 @@ fn nobody_is_told_a_password_that_was_read_after_they_had_lost_the_right_to_it()
 }
 
 #[test]
+fn nobody_is_told_what_was_gathered_after_they_had_lost_the_right_to_it() {
+    let http = Http::start(Paying::default());
+    let member = guest(&http, MEMBER, 1).remove(0);
+    let project = Project::make(&http);
+    let branch = project.of(&project.kept);
+    let times = json!({ "start": "2020-01-01T00:00:00Z", "end": "2030-01-01T00:00:00Z" });
+    let asked = [
+        ("POST", format!("{branch}/logs"), times),
+        ("GET", format!("{branch}/history"), Value::Null),
+        ("GET", "/organizations/{org}/usage".to_owned(), Value::Null),
+        ("GET", "/organizations/{org}/budgets".to_owned(), Value::Null),
+    ];
+    // Each waits for one of them behind its head.
+    let lock = "lock table branch_verifiers, usage_meter, budgets in access exclusive mode";
+    let told = |lost: &str| answers(&http, &member, &asked, (lock, lost));
+
+    assert!(told("select").iter().all(|answer| answer.status == 200));
+    for answer in told(&format!("delete from members where user_id = '{MEMBER}'")) {
+        answer.expect_error(403, "organization_access_denied");
+    }
+}
+
+#[test]
 fn who_waited_for_a_turn_is_looked_at_again() {
     let http = Http::start(Paying::default());
     let mut keys = guest(&http, MEMBER, OF_PERSON_AT_ONCE / AT_ONCE + 2);
