@@ -6,7 +6,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use chrono::{DateTime, Utc};
 use coppice_core::{InstallationId, VolumeId, random};
-use futures_util::{StreamExt as _, TryStreamExt as _};
+use futures_util::TryStreamExt as _;
 use object_store::path::Path;
 use object_store::{ObjectMeta, ObjectStore, ObjectStoreExt as _, PutMode, PutOptions};
 use serde::{Deserialize, Serialize};
@@ -16,7 +16,7 @@ use crate::place::Opened;
 use crate::seal::Keys;
 use crate::sweep::Needs;
 use crate::times::{Times, stamp, time_of};
-use crate::whole::{Large, NAMES_MAX, listed, soon};
+use crate::whole::{Large, Names, listed, soon};
 use crate::{ArchiveError, ArchiveKey, Result, StorePlace};
 
 /// The format that this program writes, and the newest that it reads.
@@ -297,12 +297,18 @@ impl Archive {
     /// Objects whose names begin with a directory, by name.
     pub(crate) async fn list(&self, prefix: &str) -> Result<Vec<ObjectMeta>> {
         let path = Path::from(prefix);
-        let found = self.place.objects.list(Some(&path)).take(NAMES_MAX + 1).try_collect();
-        let failed = ArchiveError::store(format!("listing {prefix}"));
-        let mut found: Vec<ObjectMeta> = listed(prefix, async { found.await.map_err(failed) }).await?;
-        if found.len() > NAMES_MAX {
-            return Err(ArchiveError::damaged(prefix, format!("it has more than {NAMES_MAX} objects")));
-        }
+        let (mut names, mut found) = (Names::below(prefix), vec![]);
+        let listing = async {
+            let mut objects = self.place.objects.list(Some(&path));
+            let failed = || ArchiveError::store(format!("listing {prefix}"));
+            while let Some(object) = objects.try_next().await.map_err(failed())? {
+                if names.is_ours(&object)? {
+                    found.push(object);
+                }
+            }
+            Ok(())
+        };
+        listed(prefix, listing).await?;
         found.sort_by(|one, other| one.location.cmp(&other.location));
         Ok(found)
     }

@@ -10,7 +10,7 @@ use object_store::ObjectMeta;
 use object_store::path::Path;
 
 use crate::manifest::Manifest;
-use crate::whole::{NAMES_MAX, listed, soon};
+use crate::whole::{Names, listed, soon};
 use crate::{Archive, ArchiveError, BaseFacts, BaseName, Result};
 
 /// Longest piece of a log.
@@ -164,11 +164,10 @@ impl Archive {
         let listing = || ArchiveError::store(format!("listing {prefix}"));
         let offset = Path::from(format!("{prefix}/{taken_ms:015}"));
         let mut found = self.place.objects.list_with_offset(Some(&Path::from(prefix.as_str())), &offset);
-        let (mut pieces, mut beyond, mut count) = (vec![], None::<LogPiece>, 0);
+        let (mut pieces, mut beyond, mut names) = (vec![], None::<LogPiece>, Names::below(&prefix));
         while let Some(object) = found.try_next().await.map_err(listing())? {
-            count += 1;
-            if count > NAMES_MAX {
-                return Err(ArchiveError::damaged(prefix, format!("it has more than {NAMES_MAX} objects")));
+            if !names.is_ours(&object)? {
+                continue;
             }
             let Some(piece) = LogPiece::of(object) else { continue };
             if piece.seen_at.timestamp_millis() < *taken_ms

@@ -5,7 +5,7 @@ use std::time::Duration;
 use bytes::BytesMut;
 use futures_util::TryStreamExt as _;
 use object_store::path::Path;
-use object_store::{GetResultPayload, ObjectStore, ObjectStoreExt as _};
+use object_store::{GetResultPayload, ObjectMeta, ObjectStore, ObjectStoreExt as _};
 use tokio::sync::{Semaphore, SemaphorePermit};
 
 use crate::{ArchiveError, Result};
@@ -14,6 +14,8 @@ use crate::{ArchiveError, Result};
 const LARGE: u64 = 64 << 20;
 /// Most names that a listing of objects has: a piece of a log each second is a month and a half of one volume.
 pub(crate) const NAMES_MAX: usize = 4_000_000;
+/// Bytes of a name that an object of a platform has at most, and more.
+const NAME_BYTES_MAX: usize = 256;
 /// How long the answer to something small may take.
 const PATIENCE: Duration = Duration::from_secs(15);
 /// Bytes a second that a line has at least.
@@ -88,6 +90,31 @@ pub(crate) async fn listed<T>(prefix: &str, work: impl Future<Output = Result<T>
     done.unwrap_or_else(|_| Err(ArchiveError::Silent { action: format!("listing {prefix}"), seconds }))
 }
 
+/// What a listing has named so far.
+pub(crate) struct Names<'l> {
+    prefix: &'l str,
+    count: usize,
+}
+
+impl<'l> Names<'l> {
+    pub(crate) fn below(prefix: &'l str) -> Self {
+        Self { prefix, count: 0 }
+    }
+
+    /// Whether the next one may be an object of a platform, whose names are not as long as those with which a
+    /// store can fill the memory.
+    ///
+    /// # Errors
+    /// When there are more than a platform has.
+    pub(crate) fn is_ours(&mut self, object: &ObjectMeta) -> Result<bool> {
+        self.count += 1;
+        if self.count > NAMES_MAX {
+            return Err(ArchiveError::damaged(self.prefix, format!("it has more than {NAMES_MAX} objects")));
+        }
+        Ok(object.location.as_ref().len() <= NAME_BYTES_MAX)
+    }
+}
+
 /// Does something with so many bytes that is tried again when it fails: a store that is silent
 /// must not keep it from that for as long as other requests may take.
 pub(crate) async fn soon<T>(action: &str, bytes: usize, work: impl Future<Output = Result<T>>) -> Result<T> {
@@ -128,5 +155,18 @@ mod tests {
         assert_eq!(read("bases/small").await.expect("it waits for nobody").content.len(), 9);
         drop(held);
         assert_eq!(other.await.expect("read").content.len() as u64, LARGE + 1);
+    }
+
+    #[tokio::test]
+    async fn a_store_that_makes_names_up_has_no_long_ones_kept() {
+        let objects = InMemory::new();
+        let ours = "wal/vol_06h22tsikgqi94befajbmgb05g/001795858000000-0000000003000000-0000000004000000";
+        for name in [ours.to_owned(), format!("wal/{}", "x".repeat(1000))] {
+            objects.put(&Path::from(name), "".into()).await.expect("an object");
+        }
+        let listed: Vec<_> = objects.list(None).try_collect().await.expect("names");
+        let mut names = Names::below("");
+        let kept = listed.into_iter().filter(|object| names.is_ours(object).expect("few"));
+        assert_eq!(kept.map(|object| object.location.to_string()).collect::<Vec<_>>(), [ours]);
     }
 }
