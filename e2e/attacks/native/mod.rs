@@ -13,7 +13,7 @@ const SOURCE: &str = include_str!("native.c");
 
 /// SQL names, arguments and results of the functions in [`SOURCE`]; what each
 /// does is told there. A negative number is an error number (errno(3)).
-const FUNCTIONS: [(&str, &str, &str); 22] = [
+const FUNCTIONS: [(&str, &str, &str); 23] = [
     ("call", "bigint, bigint, bigint, bigint, bigint, bigint, bigint", "bigint"),
     ("call_paths", "bigint, cstring, cstring, cstring, bigint, bigint", "bigint"),
     ("symlink", "cstring, cstring", "bigint"),
@@ -35,6 +35,7 @@ const FUNCTIONS: [(&str, &str, &str); 22] = [
     ("exec_memory", "cstring", "bigint"),
     ("connect", "cstring", "bigint"),
     ("listen", "cstring", "bigint"),
+    ("hoard", "bigint, bigint", "bigint"),
     ("kill", "bigint, bigint", "bigint"),
 ];
 

@@ -320,6 +320,41 @@ FUNCTION(native_listen)
 	return 0;
 }
 
+/* Starts so many processes, of which each takes so many MiB and keeps them;
+ * returns when they have them. */
+FUNCTION(native_hoard)
+{
+	long count = NUMBER(0), length = NUMBER(1) << 20, ready = 0;
+	int taken[2];
+	char byte;
+	if (pipe(taken))
+		return -errno;
+	for (long i = 0; i < count; i++) {
+		pid_t child = fork();
+		if (child < 0)
+			return -errno;
+		if (child)
+			continue;
+		setsid();
+		char *memory = mmap(NULL, length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+		if (memory == MAP_FAILED)
+			_exit(1);
+		memset(memory, 1, length);
+		if (write(taken[1], memory, 1) != 1)
+			_exit(1);
+		/* Also the connection, which its client closes. */
+		for (int file = 3; file < 1200; file++)
+			close(file);
+		for (;;)
+			pause();
+	}
+	close(taken[1]);
+	while (ready < count && read(taken[0], &byte, 1) == 1)
+		ready++;
+	close(taken[0]);
+	return ready == count ? 0 : -ENOMEM;
+}
+
 FUNCTION(native_kill)
 {
 	return checked(kill(NUMBER(0), NUMBER(1)));

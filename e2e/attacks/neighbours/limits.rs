@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use coppice_test_support::{Platform, psql, wait_for};
 use rustix::process::{Pid, Signal, kill_process_group};
 
+use super::super::native::Native;
 use super::{PATIENCE, oldest_and_newest};
 use crate::setup::{PROGRAM, every_release};
 
@@ -40,6 +41,45 @@ fn charged(coppice: &Platform, branch: &str) -> Option<u64> {
     let postmaster = coppice.postmaster(&coppice.branch_id(branch));
     let found = ["memory.max", "memory.limit_in_bytes"].iter().find_map(|file| cgroup(postmaster, file))?;
     Some(std::fs::metadata(found).expect("a cgroup").ino())
+}
+
+/// Bytes that processes of a branch's server have for themselves, as the kernel
+/// charges them to it.
+fn anonymous_bytes(coppice: &Platform, branch: &str) -> Option<u64> {
+    let postmaster = coppice.postmaster(&coppice.branch_id(branch));
+    let found = ["memory.max", "memory.limit_in_bytes"].iter().find_map(|file| cgroup(postmaster, file))?;
+    let statistics = std::fs::read_to_string(found.join("memory.stat")).ok()?;
+    // Called so in the unified hierarchy and in version 1.
+    let names = ["anon ", "total_rss "];
+    let number =
+        statistics.lines().find_map(|line| names.iter().find_map(|name| line.strip_prefix(*name)))?;
+    number.trim().parse().ok()
+}
+
+/// How much sooner than by its memory each process of a branch's server goes when
+/// the machine has none left (proc(5)).
+fn turns(coppice: &Platform, branch: &str) -> Vec<i32> {
+    let postmaster = coppice.postmaster(&coppice.branch_id(branch));
+    let members = cgroup(postmaster, "cgroup.procs").expect("a cgroup").join("cgroup.procs");
+    let members = std::fs::read_to_string(members).expect("its processes");
+    // One that has just ended has no turn.
+    let turn = |pid: &str| std::fs::read_to_string(format!("/proc/{pid}/oom_score_adj")).ok();
+    members.lines().filter_map(turn).map(|turn| turn.trim().parse().expect("a number")).collect()
+}
+
+/// Has native code take memory as soon as a server is there, and keep it.
+fn what_is_taken_at_once_counts(coppice: &Platform, branch: &str, native: &Native) {
+    const PROCESSES: u64 = 6;
+    const EACH_MIB: u64 = 20;
+    coppice.cli(&["branch", "wake", branch]);
+    assert_eq!(native.number(&format!("hoard({PROCESSES}, {EACH_MIB})")), 0);
+    wait_for("what native code took is charged", PATIENCE, || {
+        anonymous_bytes(coppice, branch).filter(|bytes| *bytes >= (PROCESSES * EACH_MIB) << 20)
+    });
+    let turns = turns(coppice, branch);
+    assert!(turns.len() > 10 && turns.iter().all(|turn| *turn >= 500), "{turns:?}");
+    let later = native.number("write('/proc/self/oom_score_adj', '0')");
+    assert_eq!(later, i64::from(-libc::EACCES), "none puts it off");
 }
 
 /// Sizes of the files below a directory.
@@ -108,8 +148,9 @@ fn one_branch_does_not_take_the_memory_processes_and_disk_of_the_machine() {
         assert!(said.err.contains("cannot be changed now"), "{}", said.err);
 
         let before = wait_for("its memory is counted", PATIENCE, || charged(&coppice, major));
+        let native = Native::install(&coppice, major, major.parse().expect("a number"));
         coppice.cli(&["branch", "hibernate", major, "--yes"]);
-        coppice.cli(&["branch", "wake", major]);
+        what_is_taken_at_once_counts(&coppice, major, &native);
         let after = wait_for("its memory is counted again", PATIENCE, || charged(&coppice, major));
         assert_eq!(after, before, "what one start has read counts at the next one");
     }

@@ -14,6 +14,7 @@ use super::log_files::NAMES_MAX;
 use super::log_pipe::LogPipe;
 use super::logs::{self, LogEnd};
 use super::metastore::METASTORE;
+use super::process::cgroup::Membership;
 use super::process::identity::ProcessIdentity;
 use super::process::launch::{BindMount, FileAccess, Isolation, LaunchSpec, MountUse, Neighbour};
 use super::server::{ServerPlan, Servers, make_directory};
@@ -87,7 +88,7 @@ pub(super) struct ProgramPlan<'a> {
     /// The account that runs it, whom what it writes to belongs to; none where this
     /// process is not root.
     pub(super) account: Option<u32>,
-    pub(super) cgroup: Option<PathBuf>,
+    pub(super) cgroup: Option<Membership>,
     /// Directories of the host, where it finds them, and what for.
     pub(super) directories: Vec<(&'a Path, &'a str, ProgramUse)>,
 }
@@ -134,16 +135,24 @@ pub(super) fn program_spec(plan: ProgramPlan<'_>) -> LaunchSpec {
         mounts.push(BindMount { from: directory.to_owned(), to: place.into(), owner_on_disk: None, usage });
     }
     let environment = ENVIRONMENT.map(|(name, value)| (name.to_owned(), value.to_owned()));
+    let (cgroup, joined) = birth_and_joined(plan.cgroup);
     LaunchSpec {
         program,
         arguments: plan.arguments,
         environment: environment.into_iter().chain(plan.environment).collect(),
         input: plan.input,
-        cgroup: plan.cgroup,
+        cgroup,
+        joined,
+        goes_first: true,
         isolation: plan.account.map(|account| Isolation { account, mounts, socket: None, neighbour: None }),
         access,
         starts_programs: false,
     }
+}
+
+/// Where a program is born, if it has cgroups, and what it joins.
+fn birth_and_joined(cgroups: Option<Membership>) -> (Option<PathBuf>, Vec<PathBuf>) {
+    cgroups.map(|cgroups| (Some(cgroups.birth), cgroups.joined)).unwrap_or_default()
 }
 
 impl Servers {
@@ -289,6 +298,7 @@ impl Servers {
         };
         let (leaf, limits) = (self.leaf(plan.instance), plan.limits);
         let cgroup = blocking(move || leaf.map(|leaf| leaf.ensure(&limits)).transpose()).await?;
+        let (cgroup, joined) = birth_and_joined(cgroup);
         let program = plan.image.program(&around.image, "postgres");
         let system = |paths: &[&str]| paths.iter().map(PathBuf::from).collect::<Vec<_>>();
         let mut execute = system(&LOADERS);
@@ -309,6 +319,8 @@ impl Servers {
             environment: ENVIRONMENT.map(|(name, value)| (name.to_owned(), value.to_owned())).into(),
             input: None,
             cgroup,
+            joined,
+            goes_first: plan.instance.as_str() != METASTORE,
             isolation: around.isolation.clone(),
             access: FileAccess { execute, read, write, write_files },
             starts_programs: false,

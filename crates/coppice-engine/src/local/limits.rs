@@ -1,8 +1,9 @@
 //! Limits that are put on processes which live already.
 //!
-//! A server is born in its cgroup of the unified hierarchy. Everything else is
-//! done a moment after its start, when its first client is served, and again
-//! now and then, because PostgreSQL replaces processes of its own that ended.
+//! A server is born with limits on what it can hold: memory and processes.
+//! Everything else is done a moment after its start, when its first client is
+//! served, and again now and then, because PostgreSQL replaces processes of its
+//! own that ended.
 
 use std::sync::Arc;
 use std::thread::{Builder, scope};
@@ -16,11 +17,13 @@ use rustix::thread::{set_thread_res_gid, set_thread_res_uid};
 use super::HostEngine;
 use super::metastore::METASTORE;
 use super::process::identity::{ProcessDirectory, ProcessIdentity};
-use super::process::usage;
+use super::process::{oom, usage};
 use super::server::Servers;
 
 /// Moving processes into cgroups of version 1 stops forks on the whole machine
-/// for up to 20 ms; a server's first client should not wait for that.
+/// for up to 20 ms; a server's first client should not wait for that. What is
+/// moved then is limited in what it uses, not in what it holds: see
+/// [`limit_members`](super::process::cgroup::Leaf::limit_members).
 const DELAY: Duration = Duration::from_millis(200);
 /// A log file can't grow beyond this; what would be written there is lost. The
 /// collector begins the next one at 10 MB, but at most one in a second, because
@@ -28,22 +31,48 @@ const DELAY: Duration = Duration::from_millis(200);
 pub(super) const LOG_FILE_MAX: u64 = 16 << 20;
 /// How PostgreSQL calls the process that writes its log.
 const COLLECTOR: &str = "postgres: logger";
-/// When the machine has no memory left, a process of a branch has to go, and
-/// neither the platform nor its metastore (proc(5), `oom_score_adj`).
-const FIRST_TO_GO: &str = "500";
 
 impl Servers {
-    /// Puts a server under limits that it was not born under. Blocks.
+    /// Puts a server, or another program of an instance, under limits that it was
+    /// not born under. Blocks.
     fn limit_living(&self, instance: &InstanceId) {
-        let Some(server) = self.living(instance) else { return };
-        if let Some(account) = server.account() {
+        let server = self.living(instance);
+        if let Some(server) = &server
+            && let Some(account) = server.account()
+        {
             bound_logs(server.pid, account);
         }
         if instance.as_str() != METASTORE {
-            offer_to_the_oom_killer(&server);
+            self.send_first(instance, server.as_ref());
         }
         if let Some(leaf) = self.leaf(instance) {
             leaf.limit_members();
+        }
+    }
+
+    /// Has processes of an instance go before the platform when the machine has no
+    /// memory left. They are born so; but servers outlive the release that started
+    /// them, which may have seen to it later.
+    fn send_first(&self, instance: &InstanceId, server: Option<&ProcessIdentity>) {
+        let leaf = self.leaf(instance);
+        let pids = match (&leaf, server) {
+            (Some(leaf), _) => leaf.processes(),
+            (None, Some(server)) => self.processes(instance, server.pid),
+            (None, None) => vec![],
+        };
+        // Asked of what was opened: a number may have become another process's before.
+        let is_own = |pid: u32, process: &ProcessDirectory| match &leaf {
+            Some(leaf) => leaf.is_home_of(process),
+            None => server.is_some_and(|server| match pid == server.pid {
+                true => server.is_alive(),
+                false => process.parent() == Some(server.pid),
+            }),
+        };
+        for pid in pids {
+            let Some(process) = ProcessDirectory::open(pid) else { continue };
+            if !oom::goes_first(&process) && is_own(pid, &process) {
+                oom::send_first(&process);
+            }
         }
     }
 }
@@ -122,18 +151,6 @@ fn children(postmaster: u32) -> impl Iterator<Item = (u32, ProcessDirectory)> {
         .filter_map(|pid| ProcessDirectory::open(pid).map(|directory| (pid, directory)));
     // Asked of what was opened: a number may have become another process's before.
     opened.filter(move |(_, directory)| directory.parent() == Some(postmaster))
-}
-
-fn offer_to_the_oom_killer(server: &ProcessIdentity) {
-    const FILE: &str = "oom_score_adj";
-    let Some(first) = ProcessDirectory::open(server.pid).filter(|_| server.is_alive()) else { return };
-    if first.read(FILE).is_some_and(|text| text.trim() == FIRST_TO_GO) {
-        return;
-    }
-    for process in children(server.pid).map(|(_, directory)| directory).chain([first]) {
-        // One that has just ended goes by itself.
-        let _ = process.write(FILE, FIRST_TO_GO);
-    }
 }
 
 #[cfg(test)]

@@ -118,7 +118,7 @@ impl Servers {
     }
 
     /// The processes of a server.
-    fn processes(&self, instance: &InstanceId, postmaster: u32) -> Vec<u32> {
+    pub(super) fn processes(&self, instance: &InstanceId, postmaster: u32) -> Vec<u32> {
         let leaf = self.leaf(instance);
         let mut processes = leaf.map_or_else(|| usage::children(postmaster), |leaf| leaf.processes());
         processes.push(postmaster);

@@ -20,6 +20,7 @@ use parking_lot::Mutex;
 
 use super::controllers::{Controller, Limits};
 use super::frozen::{self, Frozen, has_event};
+use super::identity::ProcessDirectory;
 use crate::{EngineError, Result};
 
 /// How long the kernel may take to end killed processes.
@@ -53,6 +54,15 @@ pub struct Leaf {
     cgroups: Cgroups,
     /// Of the directories of its instance, below the root of each hierarchy.
     name: PathBuf,
+}
+
+/// Directories that a program of an instance is in from the beginning.
+#[derive(Clone, Debug)]
+pub struct Membership {
+    /// In the unified hierarchy: it is born there.
+    pub birth: PathBuf,
+    /// Of version 1: it joins them.
+    pub joined: Vec<PathBuf>,
 }
 
 impl Cgroups {
@@ -158,13 +168,13 @@ impl Leaf {
         self.cgroups.memory_root().map(|root| root.join(&self.name))
     }
 
-    /// Makes the leaf, in which nothing runs, and sets its limits; returns its
-    /// directory. Blocks, and for a while when an earlier start had more memory
-    /// and has filled it with files.
+    /// Makes the leaf, in which nothing runs, and sets its limits; returns where its
+    /// first process has to be. Blocks, and for a while when an earlier start had
+    /// more memory and has filled it with files.
     ///
     /// # Errors
     /// When a directory can't be made or a limit can't be set.
-    pub fn ensure(&self, limits: &Limits) -> Result<PathBuf> {
+    pub fn ensure(&self, limits: &Limits) -> Result<Membership> {
         let action = || format!("making the cgroup {}", self.name.display());
         for directory in self.directories() {
             fs::create_dir_all(&directory).map_err(EngineError::io(action()))?;
@@ -185,14 +195,16 @@ impl Leaf {
         // cgroup that was ever killed, so each start gets a new one.
         let _ = fs::remove_dir(&place);
         fs::create_dir_all(&place).map_err(EngineError::io(action()))?;
-        Ok(place)
+        let held = self.cgroups.v1.iter().filter(|(one, _)| one.is_held());
+        Ok(Membership { birth: place, joined: held.map(|(_, root)| root.join(&self.name)).collect() })
     }
 
     /// Puts the processes of the leaf under the limits of version 1
-    /// controllers, where there are any. A process can't be born there, and
-    /// moving it while it starts would make its client wait; so this is done
-    /// afterwards and now and then, and what is forked later inherits it. Where
-    /// forks are faster than that, all are frozen until they are moved. Blocks.
+    /// controllers, where there are any. What is held is limited from the first
+    /// process on, see [`ensure`](Self::ensure). A start is to be fast, so CPU and
+    /// I/O are limited afterwards, where moving processes makes no client wait,
+    /// and now and then; what is forked later inherits it. Where forks are faster
+    /// than that, all are frozen until they are moved. Blocks.
     pub fn limit_members(&self) {
         if self.cgroups.v1.is_empty() {
             return;
@@ -219,7 +231,8 @@ impl Leaf {
             for pid in self.outside(&directory) {
                 has_found = true;
                 // One that has just ended needs no limit.
-                if self.is_home_of(&pid) {
+                let process = pid.parse().ok().and_then(ProcessDirectory::open);
+                if process.is_some_and(|process| self.is_home_of(&process)) {
                     let _ = fs::write(directory.join("cgroup.procs"), pid);
                 }
             }
@@ -244,9 +257,9 @@ impl Leaf {
         all.difference(&limited).cloned().collect()
     }
 
-    /// Whether the process that has this number at this moment lives here.
-    fn is_home_of(&self, pid: &str) -> bool {
-        let text = fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap_or_default();
+    /// Whether a process lives here.
+    pub fn is_home_of(&self, process: &ProcessDirectory) -> bool {
+        let text = process.read("cgroup").unwrap_or_default();
         let path = text.lines().find_map(|line| line.strip_prefix("0::"));
         path.is_some_and(|path| Path::new(path).ends_with(self.name.join(PROCESSES)))
     }
@@ -297,7 +310,7 @@ impl Leaf {
     }
 
     /// Memory that can't be taken from its instance without swapping; none where
-    /// memory is not counted from the first process on.
+    /// the unified hierarchy does not count it.
     pub fn memory_bytes(&self) -> Option<u64> {
         let read = |file: &str| fs::read_to_string(self.unified().join(file)).ok();
         let all: u64 = read("memory.current")?.trim().parse().ok()?;
@@ -388,7 +401,7 @@ mod tests {
         let Some((leaf, key)) = real_leaf("charged") else { return };
         let number = |directory: PathBuf| fs::metadata(directory).expect("a directory").ino();
         let start = || {
-            let place = leaf.ensure(&LIMITS).expect("a cgroup");
+            let place = leaf.ensure(&LIMITS).expect("a cgroup").birth;
             (leaf.charged().map(number), number(place))
         };
         let (first, again) = (start(), start());
@@ -407,17 +420,21 @@ mod tests {
         let Some((leaf, key)) = real_leaf("forks").filter(|(leaf, _)| !leaf.cgroups.v1.is_empty()) else {
             return;
         };
-        let place = leaf.ensure(&LIMITS).expect("a cgroup");
+        let Membership { birth: place, joined } = leaf.ensure(&LIMITS).expect("a cgroup");
+        let joins: String = joined.iter().map(|one| format!("echo 0 > {}/tasks; ", one.display())).collect();
         // Each process of a chain starts the next one and ends.
         let chains = "next() { next & exit; }; for chain in 1 2 3 4 5 6; do next & done; sleep 600";
         let mut first = Command::new("sh")
-            .args(["-c", &format!("echo $$ > {}/cgroup.procs; {chains}", place.display())])
+            .args(["-c", &format!("echo $$ > {}/cgroup.procs; {joins}{chains}", place.display())])
             .spawn()
             .expect("sh");
         let deadline = Instant::now() + Duration::from_secs(60);
         while leaf.processes().len() < 7 && Instant::now() < deadline {
             tokio::time::sleep(KILL_POLL).await;
         }
+        let frozen = Frozen::begin(place.clone());
+        let born_outside = joined.iter().map(|directory| leaf.outside(directory).len()).sum::<usize>();
+        drop(frozen);
         leaf.limit_members();
         let frozen = Frozen::begin(place.clone());
         let outside: Vec<_> = leaf.limiting().flat_map(|directory| leaf.outside(&directory)).collect();
@@ -431,6 +448,7 @@ mod tests {
         first.wait().expect("it has ended");
         leaf.remove();
         leaf.cgroups.remove_parent(&key);
+        assert_eq!(born_outside, 0, "what is born of who has joined is there, too");
         assert!(outside.is_empty() && living > 1, "{outside:?} of {living}");
         assert_eq!(freeze.trim(), "0", "it goes on");
     }

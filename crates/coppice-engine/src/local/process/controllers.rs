@@ -43,6 +43,13 @@ impl Controller {
         }
     }
 
+    /// Whether what it counts is held until whoever took it gives it back. What was
+    /// taken elsewhere is never counted, so processes have to be there from the
+    /// first one on.
+    pub(super) fn is_held(self) -> bool {
+        matches!(self, Self::Memory | Self::Processes)
+    }
+
     /// What it limits, for people.
     pub(super) fn title(self) -> &'static str {
         match self {

@@ -31,6 +31,14 @@ pub struct LaunchSpec {
     pub input: Option<PathBuf>,
     /// Directory of its cgroup in the unified hierarchy.
     pub cgroup: Option<PathBuf>,
+    /// Directories of version 1, where nothing is born: it joins them before it is
+    /// the program. An earlier release names none.
+    #[serde(default)]
+    pub joined: Vec<PathBuf>,
+    /// Whether it goes before the platform when the machine has no memory left. An
+    /// earlier release says nothing, and sees to it later.
+    #[serde(default)]
+    pub goes_first: bool,
     /// Namespaces, mounts and account; none when not started by root.
     pub isolation: Option<Isolation>,
     /// What Landlock lets it use.

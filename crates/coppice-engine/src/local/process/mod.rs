@@ -5,7 +5,7 @@
 //! the [`root`] directory that it makes and the system calls that [`seccomp`]
 //! leaves;
 //! [`cgroup`] groups and limits what it starts, as [`controllers`] are told, and has it [`frozen`] where it
-//! would get away from that; [`identity`] recognises it again later.
+//! would get away from that; [`oom`] has it go before the platform; [`identity`] recognises it again later.
 
 pub mod cgroup;
 pub mod controllers;
@@ -13,6 +13,7 @@ mod failure;
 mod frozen;
 pub mod identity;
 pub mod launch;
+pub(in crate::local) mod oom;
 mod root;
 mod sandbox;
 mod seccomp;

@@ -29,7 +29,7 @@ use super::syscalls::{
     Fork, execute, filter_calls, fork_beside, fork_child, keep_descriptors_from_programs, leave_namespaces,
     unblock_signals,
 };
-use super::{root, seccomp};
+use super::{oom, root, seccomp};
 
 /// The newest Landlock rules this program knows; an older kernel enforces what
 /// it can.
@@ -61,6 +61,12 @@ fn launch() -> Result<std::convert::Infallible, Failure> {
     let owners = owners.map(|(owner, account)| id_mapping_namespace(owner, account)).transpose();
     let owners = owners.context("mapping the owner of files")?;
     begin(&spec)?;
+    for directory in &spec.joined {
+        join(directory).with_context(|| format!("joining {}", directory.display()))?;
+    }
+    if spec.goes_first {
+        oom::go_first();
+    }
 
     // Fails only for a process that leads a group already.
     let _ = setsid();
@@ -131,6 +137,13 @@ fn begin(spec: &LaunchSpec) -> Result<(), Failure> {
             Fork::Parent(child) => leave_to(child, spec.cgroup.as_deref()),
         },
     }
+}
+
+/// Moves this thread, the only one of its process, into a cgroup of version 1. For
+/// a thread that moves itself nobody has to wait, as for a process that is moved:
+/// this takes 0.1 ms.
+fn join(directory: &Path) -> io::Result<()> {
+    fs::write(directory.join("tasks"), "0")
 }
 
 /// Puts the child into a cgroup, if there is one left to join, tells its pid,
