@@ -5,7 +5,7 @@ mod deletions;
 use std::sync::Arc;
 
 use chrono::Utc;
-use coppice_core::access::{Caller, Principal, check_fresh, check_second_factor};
+use coppice_core::access::{Caller, CredentialId, Principal, check_fresh, check_second_factor};
 use coppice_core::limits::{ORGANIZATIONS_OWNED_MAX, OrganizationLimits};
 use coppice_core::marketplace::Marketplace;
 use coppice_core::organization::{BillingStatus, Holder, Organization, Role};
@@ -17,7 +17,7 @@ use tokio::sync::Notify;
 
 use crate::access::second_factor_place;
 use crate::idempotency::commit_with_answer;
-use crate::rows::{lock_in_tx, lock_organization_in_tx};
+use crate::rows::{check_credential_in_tx, lock_in_tx, lock_organization_in_tx};
 use crate::stripe::Stripe;
 use crate::subscriptions::{Subscriptions, hour_of, used};
 use crate::users::check_not_from_vercel;
@@ -86,7 +86,8 @@ impl Organizations {
         access: &PersonalAccess,
         name: &str,
     ) -> Result<(Organization, Option<Marketplace>)> {
-        self.make(&access.user, name, None).await
+        let PersonalAccess { caller, user } = access;
+        self.make((user, &caller.credential), name, None).await
     }
 
     /// As [`Organizations::create`]; of what its owner has subscribed to only this license counts, if one is named.
@@ -95,13 +96,14 @@ impl Organizations {
     /// As [`Organizations::create`]; `already_registered` when that license pays for another one meanwhile.
     pub(crate) async fn make(
         &self,
-        owner: &UserId,
+        (owner, credential): (&UserId, &CredentialId),
         name: &str,
         license: Option<&str>,
     ) -> Result<(Organization, Option<Marketplace>)> {
         check_not_from_vercel(&self.store, owner).await?;
         let mut tx = self.store.begin().await?;
         self.store.user_lock_in_tx(&mut tx, owner).await?;
+        check_credential_in_tx(&self.store, &mut tx, Some(owner), credential).await?;
         if self.store.organization_count_owned_in_tx(&mut tx, owner).await? >= ORGANIZATIONS_OWNED_MAX {
             return Err(Error::invalid(
                 ErrorCode::OrganizationLimitReached,
@@ -149,18 +151,18 @@ impl Organizations {
         if name.is_none() && requires.is_none() {
             return Ok(current.clone());
         }
-        if requires == Some(true) {
-            // Nobody shuts themselves out. A key of the organization is nobody, and would all people.
-            let after = Organization { requires_second_factor: true, ..current.clone() };
-            let place = second_factor_place(&self.public_url);
-            let has_shown = access.has_second_factor && matches!(access.caller.principal, Principal::User(_));
-            check_second_factor(&after, &access.caller, has_shown, &place)?;
-        }
         if requires == Some(false) {
             check_fresh(&access.caller)?;
         }
         let mut tx = self.store.begin().await?;
-        lock_in_tx(&self.store, &mut tx, access).await?;
+        let access = lock_in_tx(&self.store, &mut tx, access).await?;
+        if requires == Some(true) {
+            // Nobody shuts themselves out. A key of the organization is nobody, and would all people.
+            let after = Organization { requires_second_factor: true, ..access.organization };
+            let place = second_factor_place(&self.public_url);
+            let has_shown = access.has_second_factor && matches!(access.caller.principal, Principal::User(_));
+            check_second_factor(&after, &access.caller, has_shown, &place)?;
+        }
         let updated = self.store.organization_update_in_tx(&mut tx, &current.id, name, requires).await?;
         tx.commit().await?;
         Ok(updated)

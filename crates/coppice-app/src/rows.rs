@@ -1,6 +1,6 @@
 //! Rows that a use case needs to be there, and what whoever asks is told when they are not.
 
-use coppice_core::access::{CredentialId, check_user};
+use coppice_core::access::{CredentialId, check_second_factor, check_user};
 use coppice_core::branch::Branch;
 use coppice_core::organization::Organization;
 use coppice_core::project::Project;
@@ -8,15 +8,15 @@ use coppice_core::target::{InBranch, InProject};
 use coppice_core::{BranchId, Error, ErrorCode, OrganizationId, Result, UserId};
 use coppice_store::{Store, Tx};
 
-use crate::access::{Access, not_a_member, organization_disabled};
+use crate::access::{Access, not_a_member, organization_disabled, second_factor_place};
 
 /// Locks the organization in which a caller changes something until the transaction ends, and looks whether the
 /// caller still may: who was removed or disabled meanwhile, or has less to say, or whose key or session ended, changes
 /// nothing, and none of that happens before the transaction is over. Returns what the caller may do by now.
 ///
 /// # Errors
-/// `organization_access_denied`, also when it was deleted; `invalid_token`, `role_not_allowed`, `owner_required`,
-/// `organization_disabled`
+/// `organization_access_denied`, also when it was deleted; `invalid_token`, `second_factor_required`,
+/// `role_not_allowed`, `owner_required`, `organization_disabled`
 pub(crate) async fn lock_in_tx<T: Clone>(
     store: &Store,
     tx: &mut Tx,
@@ -25,7 +25,7 @@ pub(crate) async fn lock_in_tx<T: Clone>(
     let id = &access.organization.id;
     let organization = lock_organization_in_tx(store, tx, id).await?;
     let user = check_user(&access.caller).ok();
-    check_credential_in_tx(store, tx, user, &access.caller.credential).await?;
+    let has_second_factor = check_credential_in_tx(store, tx, user, &access.caller.credential).await?;
     let role = match user {
         Some(user) => {
             let role = store.member_role_in_tx(tx, id, user).await?;
@@ -33,13 +33,15 @@ pub(crate) async fn lock_in_tx<T: Clone>(
         }
         None => None,
     };
-    let now = Access { organization, role, ..access.clone() };
+    // Of this site: it is seldom that somebody has to be told here.
+    check_second_factor(&organization, &access.caller, has_second_factor, &second_factor_place(""))?;
+    let now = Access { organization, role, has_second_factor, ..access.clone() };
     now.check_operation()?;
     Ok(now)
 }
 
 /// Makes sure that a key or session did not end since it was shown, and its user, if it is one's, was not disabled. If
-/// so, that stays until the transaction ends.
+/// so, that stays until the transaction ends. Returns whether it was got with a second factor, and that is still so.
 ///
 /// # Errors
 /// `invalid_token`
@@ -48,15 +50,13 @@ pub(crate) async fn check_credential_in_tx(
     tx: &mut Tx,
     user: Option<&UserId>,
     credential: &CredentialId,
-) -> Result<()> {
+) -> Result<bool> {
     let is_let_in = match user {
         Some(user) => store.user_hold_in_tx(tx, user).await?,
         None => true,
     };
-    match is_let_in && store.credential_lives_in_tx(tx, credential).await? {
-        true => Ok(()),
-        false => Err(Error::Unauthenticated { code: ErrorCode::InvalidToken }),
-    }
+    let held = if is_let_in { store.credential_hold_in_tx(tx, credential).await? } else { None };
+    held.ok_or(Error::Unauthenticated { code: ErrorCode::InvalidToken })
 }
 
 /// Locks an organization until the transaction ends, for what is done by nobody's right; see [`lock_in_tx`].

@@ -232,26 +232,35 @@ impl Store {
         row.try_into()
     }
 
-    /// Whether a key or session was not ended meanwhile, and has not expired. If so, nobody ends it before the
-    /// transaction ends.
-    pub async fn credential_lives_in_tx(&self, tx: &mut Tx, credential: &CredentialId) -> Result<bool> {
+    /// None when a key or session was ended meanwhile, or has expired; else nobody ends it before the transaction ends.
+    /// True when it was got with a second factor; an organization's key has no use for one.
+    pub async fn credential_hold_in_tx(
+        &self,
+        tx: &mut Tx,
+        credential: &CredentialId,
+    ) -> Result<Option<bool>> {
         let query = match credential {
-            CredentialId::Key(key) => sqlx::query(
-                "select from api_keys where id = $1 and (expiry is null or expiry > now()) for key share",
+            CredentialId::Key(key) => sqlx::query_scalar(
+                "select user_id is null or with_second_factor from api_keys
+                 where id = $1 and (expiry is null or expiry > now()) for key share",
             )
             .bind(key.as_str()),
             CredentialId::Session(session) => {
-                sqlx::query("select from sessions where id = $1 for key share").bind(session.as_str())
+                sqlx::query_scalar("select $2 = any(methods) from sessions where id = $1 for key share")
+                    .bind(session.as_str())
+                    .bind(Methods::SECOND_FACTOR)
             }
             CredentialId::Browser(hash) => {
-                sqlx::query("select from browser_sessions where id_hash = $1 for key share").bind(hash)
+                let living =
+                    "select $2 = any(methods) from browser_sessions where id_hash = $1 for key share";
+                sqlx::query_scalar(living).bind(hash).bind(Methods::SECOND_FACTOR)
             }
-            CredentialId::Vercel(installation) => {
-                sqlx::query("select from vercel_installations where id = $1 and ending_at is null for share")
-                    .bind(installation.as_str())
-            }
+            CredentialId::Vercel(installation) => sqlx::query_scalar(
+                "select false from vercel_installations where id = $1 and ending_at is null for share",
+            )
+            .bind(installation.as_str()),
         };
-        Ok(query.fetch_optional(&mut **tx).await?.is_some())
+        query.fetch_optional(&mut **tx).await.map_err(Into::into)
     }
 
     /// How many branches that a key made may exist at once, and how many do;

@@ -80,6 +80,13 @@ fn nothing_is_changed_by_right_of_what_ended_while_the_change_waited() {
             answer.expect_error(403, "organization_access_denied");
         }
         http.metastore(&format!("insert into members values ('{{org}}', '{MEMBER}', 'admin')"));
+        let asks = |asks: bool| {
+            format!("update organizations set requires_second_factor = {asks} where id = '{{org}}'")
+        };
+        for answer in answers(&http, &member, asked, (lock, &asks(true))) {
+            answer.expect_error(403, "second_factor_required");
+        }
+        http.metastore(&asks(false));
         let disabled = |is: bool| format!("update users set disabled = {is} where id = '{MEMBER}'");
         for answer in answers(&http, &member, asked, (lock, &disabled(true))) {
             answer.expect_error(401, "invalid_token");
@@ -134,29 +141,6 @@ fn nobody_is_told_a_password_that_was_read_after_they_had_lost_the_right_to_it()
         answer.expect_error(401, "expired_token");
     }
     assert_eq!(password(&ended[2]), Value::Null, "it was done, and is told so");
-}
-
-#[test]
-fn nobody_is_told_what_was_gathered_after_they_had_lost_the_right_to_it() {
-    let http = Http::start(Paying::default());
-    let member = guest(&http, MEMBER, 1).remove(0);
-    let project = Project::make(&http);
-    let branch = project.of(&project.kept);
-    let times = json!({ "start": "2020-01-01T00:00:00Z", "end": "2030-01-01T00:00:00Z" });
-    let asked = [
-        ("POST", format!("{branch}/logs"), times),
-        ("GET", format!("{branch}/history"), Value::Null),
-        ("GET", "/organizations/{org}/usage".to_owned(), Value::Null),
-        ("GET", "/organizations/{org}/budgets".to_owned(), Value::Null),
-    ];
-    // Each waits for one of them behind its head.
-    let lock = "lock table branch_verifiers, usage_meter, budgets in access exclusive mode";
-    let told = |lost: &str| answers(&http, &member, &asked, (lock, lost));
-
-    assert!(told("select").iter().all(|answer| answer.status == 200));
-    for answer in told(&format!("delete from members where user_id = '{MEMBER}'")) {
-        answer.expect_error(403, "organization_access_denied");
-    }
 }
 
 #[test]

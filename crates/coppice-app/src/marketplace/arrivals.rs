@@ -5,7 +5,7 @@
 //! which organization it pays for, and that it does once.
 
 use chrono::{TimeDelta, Utc};
-use coppice_core::access::Principal;
+use coppice_core::access::{CredentialId, Principal};
 use coppice_core::audit::RequestOrigin;
 use coppice_core::marketplace::Purchase;
 use coppice_core::organization::{Organization, Role};
@@ -163,7 +163,9 @@ impl AwsMarketplace {
         }
         self.take_subscription(session, license).await?;
         failpoint!("marketplace.taken");
-        let (organization, _) = self.organizations.make(&session.user, name, Some(license)).await?;
+        let credential = CredentialId::Browser(session.id_hash.clone());
+        let owner = (&session.user, &credential);
+        let (organization, _) = self.organizations.make(owner, name, Some(license)).await?;
         Ok(organization.id)
     }
 

@@ -250,7 +250,7 @@ async fn what_somebody_shows_does_not_end_while_something_is_done_by_right_of_it
         CredentialId::Key(ApiKeyId::from_trusted("key_1")),
     ] {
         let mut tx = store.begin().await.unwrap();
-        assert!(store.credential_lives_in_tx(&mut tx, &shown).await.unwrap());
+        assert!(store.credential_hold_in_tx(&mut tx, &shown).await.unwrap().is_some());
         let ending = tokio::spawn({
             let (store, shown) = (store.clone(), shown.clone());
             async move {
@@ -269,6 +269,6 @@ async fn what_somebody_shows_does_not_end_while_something_is_done_by_right_of_it
         tx.commit().await.unwrap();
         ending.await.unwrap();
         let mut tx = store.begin().await.unwrap();
-        assert!(!store.credential_lives_in_tx(&mut tx, &shown).await.unwrap(), "{shown:?}");
+        assert_eq!(store.credential_hold_in_tx(&mut tx, &shown).await.unwrap(), None, "{shown:?}");
     }
 }
