@@ -273,15 +273,8 @@ fn a_server_that_hangs_is_told_later_and_keeps_its_password_until_then() {
     let main = path(&coppice, "main");
     let before = url(&coppice, &main).expect("a password");
     signal_server(&coppice, "main", Signal::STOP);
-    let id = coppice.branch_id("main");
-    let verifier = |column: &str| {
-        psql(&coppice.metastore_url(), &format!("select {column} from branches where id = '{id}'")).out
-    };
     rotate(&coppice, &main);
-    let first = verifier("next_verifier");
     rotate(&coppice, &main);
-    let second = verifier("next_verifier");
-    assert!(first != second && !second.is_empty(), "who asks again gets another one than who asked first");
     assert_eq!(url(&coppice, &main).as_ref(), Some(&before));
     wait_for("it is tried in vain", PATIENCE, || {
         coppice.log().contains("can't be given its new password").then_some(())
@@ -290,7 +283,6 @@ fn a_server_that_hangs_is_told_later_and_keeps_its_password_until_then() {
     signal_server(&coppice, "main", Signal::CONT);
     let after = wait_for_new(&coppice, &main, &before);
     assert_eq!(psql(&after, "SELECT 1").out, "1");
-    assert_eq!(verifier("managed_role_verifier"), second);
     assert!(is_refused(&before));
 
     // One that is put to sleep meanwhile has the new one when it wakes.

@@ -112,14 +112,13 @@ impl Store {
         Ok(())
     }
 
-    /// Begins a rotation on a branch that is up, in the place of one that goes on:
-    /// whose password somebody may have read who is not to have the next. Whoever
-    /// works on the branch, in any process, hears of it.
+    /// Begins a rotation on a branch that is up. Whoever works on the branch,
+    /// in any process, hears of it.
     pub async fn rotation_begin_in_tx(&self, tx: &mut Tx, id: &BranchId, next: &KeptPassword) -> Result<()> {
         sqlx::query(
             "with begun as (
                  update branches set next_password_sealed = $2, next_verifier = $3
-                 where id = $1 returning id)
+                 where id = $1 and next_verifier is null returning id)
              select pg_notify('coppice_branches', id) from begun",
         )
         .bind(id.as_str())

@@ -43,8 +43,8 @@ enum InForce {
 impl BranchCredentials {
     /// Gives the managed role a new password, or the login of a key with a
     /// database role, which gets it at once. Returns when it is in force, or
-    /// after a moment while the work goes on. It takes the place of a rotation
-    /// that is going on.
+    /// after a moment while the work goes on. A rotation that is going on is
+    /// joined.
     ///
     /// # Errors
     /// `invalid_username`, `project_not_found`, `branch_not_found`
@@ -60,42 +60,26 @@ impl BranchCredentials {
         let id = &branch.id;
         let mut tx = self.store.begin().await?;
         lock_in_tx(&self.store, &mut tx, access).await?;
-        let next = self.note_rotation_in_tx(&mut tx, id).await?;
+        let is_up = self.note_rotation_in_tx(&mut tx, id).await?;
         self.store.vercel_rotation_ask_in_tx(&mut tx, id).await?;
         note_effect_in_tx(&self.store, &mut tx, id).await?;
         let done = self.reconciler.watch(id);
         tx.commit().await?;
         failpoint!("rotation.noted");
         self.reconciler.nudge(id.clone());
-        if let Some(next) = next {
+        if is_up {
             // Also over when it could not be done: the row tells.
-            let _ = tokio::time::timeout(ROTATION_WAIT, self.wait_while_next(id, &next, done)).await;
+            let _ = tokio::time::timeout(ROTATION_WAIT, done).await;
         }
         Ok(())
     }
 
-    /// Waits for work on a branch to come to an end, and, where that was begun for another password, for the next.
-    async fn wait_while_next(&self, id: &BranchId, next: &str, done: impl Future<Output = ()>) -> Result<()> {
-        done.await;
-        loop {
-            let again = self.reconciler.watch(id);
-            let role = self.store.managed_role(id).await?;
-            if role.and_then(|role| role.next).is_none_or(|goes_on| goes_on.verifier != next) {
-                return Ok(());
-            }
-            again.await;
-        }
-    }
-
-    /// Notes that the managed role gets a new password. Returns its verifier when the server has to be told, which it
-    /// is when the transaction is over and the branch nudged.
-    ///
-    /// One that it is about to get is forgotten, and not joined: whoever asks now may do so because of who knows that
-    /// one.
+    /// Notes that the managed role gets a new password, unless it is about to; true when the server has to be told,
+    /// which it is when the transaction is over and the branch nudged.
     ///
     /// # Errors
     /// `branch_not_found`
-    pub(crate) async fn note_rotation_in_tx(&self, tx: &mut Tx, id: &BranchId) -> Result<Option<String>> {
+    pub(crate) async fn note_rotation_in_tx(&self, tx: &mut Tx, id: &BranchId) -> Result<bool> {
         let password = new_password();
         let new = KeptPassword {
             sealed: self.key.seal(id.as_str(), &password),
@@ -103,13 +87,16 @@ impl BranchCredentials {
         };
         let role = self.store.managed_role_lock_in_tx(tx, id).await?;
         let role = role.ok_or_else(|| Error::branch_not_found(id))?;
-        if role.goal == Goal::Running && role.state == BranchState::Ready {
-            self.store.rotation_begin_in_tx(tx, id, &new).await?;
-            return Ok(Some(new.verifier));
+        let is_up = role.goal == Goal::Running && role.state == BranchState::Ready;
+        match &role.next {
+            Some(_) => {}
+            None if is_up => self.store.rotation_begin_in_tx(tx, id, &new).await?,
+            None => {
+                let kept = seal_verifier(&self.key, id, MANAGED_ROLE, &new.verifier);
+                self.store.rotation_store_in_tx(tx, id, None, &new, &kept).await?;
+            }
         }
-        let kept = seal_verifier(&self.key, id, MANAGED_ROLE, &new.verifier);
-        self.store.rotation_store_in_tx(tx, id, None, &new, &kept).await?;
-        Ok(None)
+        Ok(is_up)
     }
 
     /// Has a branch be somebody else's: it gets a password that nobody has had, also where it is about to get

@@ -29,24 +29,24 @@ async fn begin(store: &Store, name: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_rotation_takes_the_place_of_one_that_goes_on_which_then_ends_nothing() {
+async fn a_rotation_that_goes_on_is_not_replaced_and_ends_with_its_own_password() {
     let server = Postgres::shared();
     let (store, _) = with_rows(&server.database()).await;
     let token = claimed(&store).await;
     begin(&store, "first").await;
     begin(&store, "second").await;
     let role = store.managed_role(&branch()).await.unwrap().unwrap();
-    assert_eq!((role.password.verifier.as_str(), role.next), ("SCRAM", Some(password("second"))));
+    assert_eq!((role.password.verifier.as_str(), role.next), ("SCRAM", Some(password("first"))));
     let host = HostId::from_trusted("h");
     assert_eq!(
         store.branch_unsettled(&host, false).await.unwrap(),
         [branch()],
         "a lost nudge is made up for"
     );
-    assert!(!store.rotation_finish(&branch(), token, "first").await.unwrap());
-    assert!(store.rotation_finish(&branch(), token, "second").await.unwrap());
+    assert!(!store.rotation_finish(&branch(), token, "second").await.unwrap());
+    assert!(store.rotation_finish(&branch(), token, "first").await.unwrap());
     let role = store.managed_role(&branch()).await.unwrap().unwrap();
-    assert_eq!((role.password, role.next, role.is_pending), (password("second"), None, false));
+    assert_eq!((role.password, role.next, role.is_pending), (password("first"), None, false));
 }
 
 #[tokio::test(flavor = "multi_thread")]
