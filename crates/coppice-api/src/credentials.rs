@@ -28,7 +28,7 @@ pub(crate) fn endpoints() -> Vec<Endpoint> {
             .answers("Role, password and place.")
             .runs(get_branch_credentials),
         post("/credentials/rotate", &ROTATE_BRANCH_CREDENTIALS)
-            .says(AREA, "Give the managed role of a branch a new password", "Answers when the new one is in force, or after a moment while the work goes on; a rotation that is going on is\njoined. Ask for the credentials to read it. Open sessions stay; new ones need the new password. A sleeping branch\nis not woken. A role that was locked out, renamed or dropped is there again afterwards. A key\nwith a `database_role` gives its own user another one.")
+            .says(AREA, "Give the managed role of a branch a new password", "Answers when the new one is in force, or after a moment while the work goes on; a rotation that is going on is\nreplaced. Ask for the credentials to read it. Open sessions stay; new ones need the new password. A sleeping branch\nis not woken. A role that was locked out, renamed or dropped is there again afterwards. A key\nwith a `database_role` gives its own user another one.")
             .answers("The rotation was begun, and is usually done.")
             .runs(rotate_branch_credentials),
     ]

@@ -2,9 +2,11 @@
 //!
 //! `password_sealed` and `managed_role_verifier` are what the owner is shown.
 //! While a branch is up, a rotation first notes what they are going to be in
-//! `next_…`, then the server is told, then they are taken over. While it is
-//! not, they are replaced at once, and `role_pending` says that the server has
-//! to be told before anybody is let in: no branch becomes ready with it.
+//! `next_…`, then the server is told, then they are taken over. A rotation that
+//! is noted meanwhile takes the place of the one before, whose password the
+//! server may have by then. While a branch is not up, they are replaced at once,
+//! and `role_pending` says that the server has to be told before anybody is let
+//! in: no branch becomes ready with it.
 
 use coppice_core::BranchId;
 use coppice_core::branch::{BranchState, Goal, MANAGED_ROLE};
@@ -21,6 +23,13 @@ pub struct KeptPassword {
     pub sealed: Vec<u8>,
     /// A SCRAM-SHA-256 verifier.
     pub verifier: String,
+}
+
+impl KeptPassword {
+    /// In two columns that may be empty.
+    pub(crate) fn read(sealed: Option<Vec<u8>>, verifier: Option<String>) -> Option<Self> {
+        sealed.zip(verifier).map(|(sealed, verifier)| Self { sealed, verifier })
+    }
 }
 
 /// Everything that is known of the managed role of a branch.
@@ -62,12 +71,11 @@ impl TryFrom<Row> for ManagedRole {
             .ok_or_else(|| StoreError::UnknownValue { what: "goal", value: row.goal })?;
         let state = BranchState::parse(&row.state)
             .ok_or_else(|| StoreError::UnknownValue { what: "state", value: row.state })?;
-        let next = row.next_password_sealed.zip(row.next_verifier);
         Ok(Self {
             goal,
             state,
             password: KeptPassword { sealed: row.password_sealed, verifier: row.managed_role_verifier },
-            next: next.map(|(sealed, verifier)| KeptPassword { sealed, verifier }),
+            next: KeptPassword::read(row.next_password_sealed, row.next_verifier),
             is_pending: row.role_pending,
             kept: row
                 .verifiers_checkpoint
@@ -98,12 +106,11 @@ impl Store {
         row.map(ManagedRole::try_from).transpose()
     }
 
-    /// Has the next rotation of a branch keep out whoever had it; one that goes on is forgotten.
+    /// Has the next rotation of a branch keep out whoever had it.
     pub async fn hand_over_begin_in_tx(&self, tx: &mut Tx, id: &BranchId) -> Result<()> {
         sqlx::query(
             "with begun as (
-                 update branches set hands_over = true, next_password_sealed = null, next_verifier = null
-                 where id = $1 returning project_id)
+                 update branches set hands_over = true where id = $1 returning project_id)
              update projects set hand_overs = hand_overs + 1 from begun where id = begun.project_id",
         )
         .bind(id.as_str())
@@ -112,13 +119,12 @@ impl Store {
         Ok(())
     }
 
-    /// Begins a rotation on a branch that is up. Whoever works on the branch,
-    /// in any process, hears of it.
+    /// Begins a rotation on a branch that is up, in place of one that goes on.
+    /// Whoever works on the branch, in any process, hears of it.
     pub async fn rotation_begin_in_tx(&self, tx: &mut Tx, id: &BranchId, next: &KeptPassword) -> Result<()> {
         sqlx::query(
             "with begun as (
-                 update branches set next_password_sealed = $2, next_verifier = $3
-                 where id = $1 and next_verifier is null returning id)
+                 update branches set next_password_sealed = $2, next_verifier = $3 where id = $1 returning id)
              select pg_notify('coppice_branches', id) from begun",
         )
         .bind(id.as_str())
@@ -163,17 +169,27 @@ impl Store {
         Ok(stored)
     }
 
-    /// Ends a rotation: the server of the branch has this verifier. False when
-    /// a newer claim exists, or another rotation.
-    pub async fn rotation_finish(&self, id: &BranchId, token: ClaimToken, verifier: &str) -> Result<bool> {
+    /// Records that the server of a branch has the password of a rotation, which
+    /// is over then; one that was begun meanwhile goes on. False when a newer claim
+    /// exists, or none goes on: the password was replaced as that of a branch that
+    /// is not up.
+    pub async fn rotation_finish(
+        &self,
+        id: &BranchId,
+        token: ClaimToken,
+        has: &KeptPassword,
+    ) -> Result<bool> {
         let done = sqlx::query(
-            "update branches set password_sealed = next_password_sealed, managed_role_verifier = next_verifier,
-                 next_password_sealed = null, next_verifier = null, hands_over = false
-             where id = $1 and claim_token = $2 and next_verifier = $3",
+            "update branches set password_sealed = $3, managed_role_verifier = $4,
+                 next_password_sealed = case when next_verifier <> $4 then next_password_sealed end,
+                 next_verifier = nullif(next_verifier, $4), hands_over = hands_over and next_verifier <> $4
+             where id = $1 and claim_token = $2 and next_verifier is not null
+               and (next_verifier = $4 or not role_pending)",
         )
         .bind(id.as_str())
         .bind(token.0)
-        .bind(verifier)
+        .bind(&has.sealed)
+        .bind(&has.verifier)
         .execute(&self.pool)
         .await?;
         Ok(done.rows_affected() == 1)

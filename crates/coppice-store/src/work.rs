@@ -8,6 +8,7 @@ use sqlx::{FromRow, Row as _};
 
 use crate::branches::{BranchRow, COLUMNS};
 use crate::replicas::ReplicaRow;
+use crate::rotation::KeptPassword;
 use crate::volumes::VolumeRow;
 use crate::{Result, Store, StoreError};
 
@@ -36,7 +37,7 @@ pub struct BranchWork {
     /// Whether the server has to be told before it lets anybody in.
     pub role_pending: bool,
     /// What it is going to have, while a rotation goes on.
-    pub next_verifier: Option<String>,
+    pub next: Option<KeptPassword>,
     /// Whether the server is to keep out whoever had the branch when it is told a password.
     pub hands_over: bool,
     /// What its server needs to take the settings it has now.
@@ -51,6 +52,7 @@ pub struct BranchWork {
 struct ClaimedRow {
     managed_role_verifier: String,
     role_pending: bool,
+    next_password_sealed: Option<Vec<u8>>,
     next_verifier: Option<String>,
     hands_over: bool,
     reconfigure: Option<String>,
@@ -86,8 +88,8 @@ impl Store {
              where id = $1 and claim_token <= $3
                and (claim_host is null or claim_host = $2 or claim_expires < now())
                and exists (select from volumes v where v.id = branches.volume_id and v.host_id = $2)
-             returning managed_role_verifier, role_pending, next_verifier, hands_over, reconfigure,
-                 proven_spec is not null as is_unproven, taken_back, replacement_is_trial,
+             returning managed_role_verifier, role_pending, next_password_sealed, next_verifier, hands_over,
+                 reconfigure, proven_spec is not null as is_unproven, taken_back, replacement_is_trial,
                  array(select v.id from volumes v join tombstones t on t.volume_id = v.id
                        where v.branch_id = branches.id and v.state <> 'removed' and v.id <> branches.volume_id
                          and v.id is distinct from branches.replacement_id) as doomed",
@@ -119,7 +121,7 @@ impl Store {
             replicas,
             managed_role_verifier: claimed.managed_role_verifier,
             role_pending: claimed.role_pending,
-            next_verifier: claimed.next_verifier,
+            next: KeptPassword::read(claimed.next_password_sealed, claimed.next_verifier),
             hands_over: claimed.hands_over,
             reconfigure: claimed.reconfigure.as_deref().and_then(Reconfigure::parse),
             is_unproven: claimed.is_unproven,

@@ -23,7 +23,7 @@ use crate::logins::login_of;
 use crate::rows::{find_branch, lock_in_tx};
 use crate::secrets::{new_password, scram_verifier};
 
-/// How long a request waits for its rotation to be done; it goes on after that.
+/// How long a request waits for a rotation to be done; that goes on after it.
 const ROTATION_WAIT: Duration = Duration::from_secs(2);
 /// A server that takes longer is not asked which password it has.
 const LOOK_PATIENCE: Duration = Duration::from_secs(2);
@@ -43,8 +43,7 @@ enum InForce {
 impl BranchCredentials {
     /// Gives the managed role a new password, or the login of a key with a
     /// database role, which gets it at once. Returns when it is in force, or
-    /// after a moment while the work goes on. A rotation that is going on is
-    /// joined.
+    /// after a moment while the work goes on.
     ///
     /// # Errors
     /// `invalid_username`, `project_not_found`, `branch_not_found`
@@ -60,26 +59,37 @@ impl BranchCredentials {
         let id = &branch.id;
         let mut tx = self.store.begin().await?;
         lock_in_tx(&self.store, &mut tx, access).await?;
-        let is_up = self.note_rotation_in_tx(&mut tx, id).await?;
+        let verifier = self.note_rotation_in_tx(&mut tx, id).await?;
         self.store.vercel_rotation_ask_in_tx(&mut tx, id).await?;
         note_effect_in_tx(&self.store, &mut tx, id).await?;
-        let done = self.reconciler.watch(id);
         tx.commit().await?;
         failpoint!("rotation.noted");
         self.reconciler.nudge(id.clone());
-        if is_up {
-            // Also over when it could not be done: the row tells.
-            let _ = tokio::time::timeout(ROTATION_WAIT, done).await;
+        if let Some(verifier) = verifier {
+            let _ = tokio::time::timeout(ROTATION_WAIT, self.rotated(id, &verifier)).await;
         }
         Ok(())
     }
 
-    /// Notes that the managed role gets a new password, unless it is about to; true when the server has to be told,
-    /// which it is when the transaction is over and the branch nudged.
+    /// Completes when the server of a branch has this password, or one that was noted later.
+    async fn rotated(&self, id: &BranchId, verifier: &str) -> Result<()> {
+        loop {
+            let work_ended = self.reconciler.watch(id);
+            let role = self.store.managed_role(id).await?;
+            if role.is_none_or(|role| role.next.is_none() || role.password.verifier == verifier) {
+                return Ok(());
+            }
+            work_ended.await;
+        }
+    }
+
+    /// Notes that the managed role gets a new password. One that it was about to get is forgotten: the server may have
+    /// that already, and somebody have read it whom this one is to keep out. Returns the verifier that the server has
+    /// to be told, if it is up, which it is when the transaction is over and the branch nudged.
     ///
     /// # Errors
     /// `branch_not_found`
-    pub(crate) async fn note_rotation_in_tx(&self, tx: &mut Tx, id: &BranchId) -> Result<bool> {
+    pub(crate) async fn note_rotation_in_tx(&self, tx: &mut Tx, id: &BranchId) -> Result<Option<String>> {
         let password = new_password();
         let new = KeptPassword {
             sealed: self.key.seal(id.as_str(), &password),
@@ -87,21 +97,17 @@ impl BranchCredentials {
         };
         let role = self.store.managed_role_lock_in_tx(tx, id).await?;
         let role = role.ok_or_else(|| Error::branch_not_found(id))?;
-        let is_up = role.goal == Goal::Running && role.state == BranchState::Ready;
-        match &role.next {
-            Some(_) => {}
-            None if is_up => self.store.rotation_begin_in_tx(tx, id, &new).await?,
-            None => {
-                let kept = seal_verifier(&self.key, id, MANAGED_ROLE, &new.verifier);
-                self.store.rotation_store_in_tx(tx, id, None, &new, &kept).await?;
-            }
+        if role.goal == Goal::Running && role.state == BranchState::Ready {
+            self.store.rotation_begin_in_tx(tx, id, &new).await?;
+            return Ok(Some(new.verifier));
         }
-        Ok(is_up)
+        let kept = seal_verifier(&self.key, id, MANAGED_ROLE, &new.verifier);
+        self.store.rotation_store_in_tx(tx, id, None, &new, &kept).await?;
+        Ok(None)
     }
 
-    /// Has a branch be somebody else's: it gets a password that nobody has had, also where it is about to get
-    /// another one, what its former owner gave to roles is good for nothing, and sessions end. The branch has to be
-    /// nudged when the transaction is over.
+    /// Has a branch be somebody else's: it gets a password that nobody has had, what its former owner gave to roles
+    /// is good for nothing, and sessions end. The branch has to be nudged when the transaction is over.
     ///
     /// # Errors
     /// `branch_not_found`
@@ -111,12 +117,17 @@ impl BranchCredentials {
         Ok(())
     }
 
-    /// The password that the server of a branch accepts.
+    /// The password that the server of a branch accepts. While a rotation is replaced by another one, the server may
+    /// have that of the first, which nobody knows any more; that is waited for, for a moment.
     ///
     /// # Errors
-    /// `credentials_not_found` when its owner changed it by SQL.
+    /// `credentials_not_found` when its owner changed it by SQL, or it is still being replaced.
     pub(crate) async fn password_in_force(&self, branch: &Branch) -> Result<Zeroizing<String>> {
-        for _ in 0..LOOKS_MAX {
+        let patience = tokio::time::sleep(ROTATION_WAIT);
+        tokio::pin!(patience);
+        let mut looks = 1;
+        loop {
+            let work_ended = self.reconciler.watch(&branch.id);
             let role = self.store.managed_role(&branch.id).await?;
             let role = role.ok_or_else(|| Error::branch_not_found(&branch.id))?;
             let sealed = match self.verifier_in_force(branch, &role).await? {
@@ -132,14 +143,21 @@ impl BranchCredentials {
             if let Some(sealed) = sealed {
                 return self.key.open(branch.id.as_str(), sealed);
             }
+            if role.next.is_some() || role.is_pending {
+                tokio::select! {
+                    biased;
+                    () = &mut patience => return Err(not_found("is given a new password; ask again in a moment")),
+                    () = work_ended => {}
+                }
+            } else if looks < LOOKS_MAX {
+                looks += 1;
+            } else {
+                return Err(not_found(
+                    "was changed by SQL, so only whoever did that knows its password; rotate the credentials to get \
+                     a new one",
+                ));
+            }
         }
-        Err(Error::NotFound {
-            code: ErrorCode::CredentialsNotFound,
-            public: format!(
-                "credentials not found: the role {MANAGED_ROLE} was changed by SQL, so only whoever did that \
-                 knows its password; rotate the credentials to get a new one"
-            ),
-        })
     }
 
     async fn verifier_in_force(&self, branch: &Branch, role: &ManagedRole) -> Result<InForce> {
@@ -203,5 +221,13 @@ impl BranchCredentials {
             self.store.verifiers_spread(&branch, rows.as_deref()).await?;
         }
         Ok(())
+    }
+}
+
+/// What became of the managed role, whose password nobody can be told.
+fn not_found(why: &str) -> Error {
+    Error::NotFound {
+        code: ErrorCode::CredentialsNotFound,
+        public: format!("credentials not found: the role {MANAGED_ROLE} {why}"),
     }
 }

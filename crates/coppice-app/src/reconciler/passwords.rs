@@ -3,6 +3,8 @@
 //! A rotation is noted in the row first. On a branch that is up: note what the
 //! password is going to be, tell the server, take it over. On one that is not:
 //! replace it at once, and tell the server before the branch becomes ready.
+//! Where another rotation was noted while the server was told, the password of
+//! that one is told next: it is to keep out who may have read the other already.
 //! Each part can be repeated, so it does not matter where it was interrupted;
 //! whoever asks for the password meanwhile is given the one that the server
 //! has (`rotation.rs` of this crate).
@@ -12,7 +14,7 @@ use coppice_core::branch::MANAGED_ROLE;
 use coppice_core::claim::ClaimToken;
 use coppice_engine::{EngineError, SleepingRoles, StopMode};
 use coppice_failpoint::failpoint;
-use coppice_store::BranchWork;
+use coppice_store::{BranchWork, KeptPassword};
 
 use super::Reconciler;
 use super::attempt::{StepError, pause};
@@ -44,11 +46,11 @@ impl Reconciler {
     /// told now is told later; its clients keep their password until then.
     pub(super) async fn rotate_password(&self, work: &BranchWork, token: ClaimToken) {
         let branch = &work.branch.id;
-        let Some(verifier) = &work.next_verifier else {
+        let Some(next) = &work.next else {
             self.inner.lock().stuck_rotations.remove(branch);
             return;
         };
-        match self.tell_and_finish(work, token, verifier).await {
+        match self.tell_and_finish(work, token, next).await {
             Ok(()) => {
                 self.inner.lock().stuck_rotations.remove(branch);
                 tracing::info!(%branch, "branch {branch} has a new password");
@@ -124,13 +126,14 @@ impl Reconciler {
         &self,
         work: &BranchWork,
         token: ClaimToken,
-        verifier: &str,
+        next: &KeptPassword,
     ) -> Result<(), StepError> {
-        self.tell(work, verifier).await?;
+        self.tell(work, &next.verifier).await?;
         failpoint!("rotation.told");
-        if !self.inner.store.rotation_finish(&work.branch.id, token, verifier).await? {
+        if !self.inner.store.rotation_finish(&work.branch.id, token, next).await? {
             return Err(StepError::Lost);
         }
+        // Whoever began another one meanwhile nudged.
         failpoint!("rotation.done");
         Ok(())
     }
@@ -172,7 +175,7 @@ impl Reconciler {
         work: &BranchWork,
         token: ClaimToken,
     ) -> Result<(), StepError> {
-        if work.next_verifier.is_none() {
+        if work.next.is_none() {
             return Ok(());
         }
         let (inner, branch) = (&self.inner, &work.branch.id);

@@ -58,6 +58,10 @@ fn replica() -> InstanceId {
     InstanceId::new(&branch(), 2)
 }
 
+fn next() -> KeptPassword {
+    KeptPassword { sealed: vec![0], verifier: "NEXT".to_owned() }
+}
+
 type Write = for<'a> fn(&'a Store, ClaimToken) -> Pin<Box<dyn Future<Output = ()> + Send + 'a>>;
 
 /// Rows of functions by name.
@@ -81,7 +85,7 @@ const WRITES: [(&str, Write); 17] = writes! {
     replica_add(store, token) = change_replica(store, token, 3);
     replica_give_up(store, token) = store.replica_give_up(&branch(), &replica(), token);
     replica_renew(store, token) = change_replica(store, token, 2);
-    rotation_finish(store, token) = store.rotation_finish(&branch(), token, "NEXT");
+    rotation_finish(store, token) = store.rotation_finish(&branch(), token, &next());
     rotation_store_in_tx(store, token) = store_rotation(store, token);
     volume_admitted(store, token) = store.volume_admitted(&volume("v"), token);
     volume_present(store, token) = store.volume_present(&volume("v"), token, "1", 1, "0/1");
@@ -100,8 +104,7 @@ async fn keep_verifiers(store: &Store, token: ClaimToken) -> coppice_store::Resu
 
 async fn store_rotation(store: &Store, token: ClaimToken) -> coppice_store::Result<bool> {
     let mut tx = store.begin().await?;
-    let next = KeptPassword { sealed: vec![0], verifier: "NEXT".to_owned() };
-    let stored = store.rotation_store_in_tx(&mut tx, &branch(), Some(token), &next, b"kept").await?;
+    let stored = store.rotation_store_in_tx(&mut tx, &branch(), Some(token), &next(), b"kept").await?;
     tx.commit().await?;
     Ok(stored)
 }

@@ -3,7 +3,7 @@
 use coppice_core::branch::BranchState;
 use coppice_core::claim::ClaimToken;
 use coppice_core::{BranchId, HostId};
-use coppice_store::Store;
+use coppice_store::{KeptPassword, Store};
 
 use crate::postgres::Postgres;
 use crate::with_rows;
@@ -37,7 +37,8 @@ async fn an_older_claim_can_neither_be_taken_nor_report() {
     let mut tx = store.begin().await.unwrap();
     assert!(!store.branch_keep_verifiers_in_tx(&mut tx, &branch(), older, None).await.unwrap());
     drop(tx);
-    assert!(!store.rotation_finish(&branch(), older, "SCRAM").await.unwrap());
+    let password = KeptPassword { sealed: vec![0], verifier: "SCRAM".to_owned() };
+    assert!(!store.rotation_finish(&branch(), older, &password).await.unwrap());
     assert!(!store.managed_role_told(&branch(), older, "SCRAM").await.unwrap());
 }
 

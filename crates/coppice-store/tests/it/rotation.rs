@@ -28,25 +28,66 @@ async fn begin(store: &Store, name: &str) {
     tx.commit().await.unwrap();
 }
 
+/// The server has this password.
+async fn finish(store: &Store, name: &str) -> bool {
+    store.rotation_finish(&branch(), ClaimToken::new(1, 1), &password(name)).await.unwrap()
+}
+
 #[tokio::test(flavor = "multi_thread")]
-async fn a_rotation_that_goes_on_is_not_replaced_and_ends_with_its_own_password() {
+async fn a_rotation_that_goes_on_is_replaced_and_what_its_server_was_told_meanwhile_is_known() {
     let server = Postgres::shared();
     let (store, _) = with_rows(&server.database()).await;
-    let token = claimed(&store).await;
+    claimed(&store).await;
     begin(&store, "first").await;
     begin(&store, "second").await;
     let role = store.managed_role(&branch()).await.unwrap().unwrap();
-    assert_eq!((role.password.verifier.as_str(), role.next), ("SCRAM", Some(password("first"))));
+    assert_eq!((role.password.verifier.as_str(), role.next), ("SCRAM", Some(password("second"))));
     let host = HostId::from_trusted("h");
-    assert_eq!(
-        store.branch_unsettled(&host, false).await.unwrap(),
-        [branch()],
-        "a lost nudge is made up for"
-    );
-    assert!(!store.rotation_finish(&branch(), token, "second").await.unwrap());
-    assert!(store.rotation_finish(&branch(), token, "first").await.unwrap());
+    for (told, goes_on) in [("first", Some(password("second"))), ("second", None)] {
+        let unsettled = store.branch_unsettled(&host, false).await.unwrap();
+        assert_eq!(unsettled, [branch()], "a lost nudge is made up for");
+        assert!(finish(&store, told).await);
+        let role = store.managed_role(&branch()).await.unwrap().unwrap();
+        assert_eq!((role.password, role.next, role.is_pending), (password(told), goes_on, false));
+    }
+    assert!(!finish(&store, "third").await, "none goes on");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_server_was_told_does_not_replace_what_its_branch_has_to_be_told_when_it_wakes() {
+    let server = Postgres::shared();
+    let (store, _) = with_rows(&server.database()).await;
+    claimed(&store).await;
+    begin(&store, "first").await;
+    let mut tx = store.begin().await.unwrap();
+    assert!(store.rotation_store_in_tx(&mut tx, &branch(), None, &password("asleep"), b"").await.unwrap());
+    tx.commit().await.unwrap();
+    assert!(!finish(&store, "first").await);
+    begin(&store, "second").await;
+    assert!(!finish(&store, "first").await);
     let role = store.managed_role(&branch()).await.unwrap().unwrap();
-    assert_eq!((role.password, role.next, role.is_pending), (password("first"), None, false));
+    let expected = (password("asleep"), Some(password("second")), true);
+    assert_eq!((role.password, role.next, role.is_pending), expected);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_rotation_of_before_a_hand_over_keeps_nobody_out() {
+    let server = Postgres::shared();
+    let (store, _) = with_rows(&server.database()).await;
+    let hands_over = async || {
+        let (host, token) = (HostId::from_trusted("h"), ClaimToken::new(1, 1));
+        store.branch_claim(&branch(), &host, token, 60).await.unwrap().unwrap().hands_over
+    };
+    assert!(!hands_over().await);
+    begin(&store, "former").await;
+    let mut tx = store.begin().await.unwrap();
+    store.hand_over_begin_in_tx(&mut tx, &branch()).await.unwrap();
+    store.rotation_begin_in_tx(&mut tx, &branch(), &password("new")).await.unwrap();
+    tx.commit().await.unwrap();
+    assert!(finish(&store, "former").await);
+    assert!(hands_over().await);
+    assert!(finish(&store, "new").await);
+    assert!(!hands_over().await);
 }
 
 #[tokio::test(flavor = "multi_thread")]
