@@ -1,6 +1,10 @@
 //! A caller, and what it may do where.
 
-use coppice_core::access::{Caller, Principal, Scope, check_owner, check_role, check_scope};
+use std::sync::Arc;
+
+use coppice_core::access::{
+    Caller, Principal, Scope, check_owner, check_role, check_scope, check_second_factor,
+};
 use coppice_core::operation::{CallerRule, Operation};
 use coppice_core::organization::{Holder, Organization, Role};
 use coppice_core::target::{InBranch, InOrganization};
@@ -62,6 +66,8 @@ pub struct Access<T = InOrganization> {
     pub role: Option<Role>,
     /// See [`Membership::has_second_factor`].
     pub has_second_factor: bool,
+    /// Where people add one.
+    pub second_factor_place: Arc<str>,
     /// What the path names.
     pub target: T,
     /// What it asked for.
@@ -69,17 +75,27 @@ pub struct Access<T = InOrganization> {
 }
 
 impl<T> Access<T> {
-    /// Whether the caller's role allows what was asked for, and the organization is enabled where it has to be.
+    /// Checks 8 and 9: whether the caller has the second factor that the organization asks for, and the role that is
+    /// needed for what was asked for.
     ///
     /// # Errors
-    /// `role_not_allowed`, `owner_required`, `organization_disabled`
-    pub(crate) fn check_operation(&self) -> Result<()> {
-        let Self { organization, role, operation, .. } = self;
+    /// `second_factor_required`, `role_not_allowed`, `owner_required`
+    pub(crate) fn check_member(&self) -> Result<()> {
+        let Self { caller, organization, role, operation, .. } = self;
+        check_second_factor(organization, caller, self.has_second_factor, &self.second_factor_place)?;
         operation.scope.map_or(Ok(()), |scope| check_role(*role, scope))?;
         match operation.caller {
-            CallerRule::Owner => check_owner(*role)?,
-            CallerRule::Anybody | CallerRule::User => {}
+            CallerRule::Owner => check_owner(*role),
+            CallerRule::Anybody | CallerRule::User => Ok(()),
         }
+    }
+
+    /// Check 11: whether the organization is enabled where it has to be.
+    ///
+    /// # Errors
+    /// `organization_disabled`
+    pub(crate) fn check_enabled(&self) -> Result<()> {
+        let Self { organization, operation, .. } = self;
         match operation.needs_enabled_organization && !organization.is_enabled() {
             true => Err(organization_disabled(organization)),
             false => Ok(()),
@@ -155,9 +171,4 @@ pub(crate) fn not_a_member(organization: &OrganizationId) -> Error {
         ErrorCode::OrganizationAccessDenied,
         format_args!("you are not a member of organization {organization}"),
     )
-}
-
-/// Where people add a second factor.
-pub(crate) fn second_factor_place(public_url: &str) -> String {
-    format!("{public_url}/account/second-factor")
 }

@@ -20,10 +20,7 @@
 use std::sync::Arc;
 
 use chrono::Utc;
-use coppice_core::access::{
-    Caller, LimitedKeys, check_every_scope, check_fresh, check_owner, check_role, check_scope,
-    check_second_factor, check_user,
-};
+use coppice_core::access::{Caller, LimitedKeys, check_every_scope, check_fresh, check_scope, check_user};
 use coppice_core::api_key::ApiKeySecret;
 use coppice_core::key_limits::{Standing, check_limits};
 use coppice_core::operation::{CallerRule, Operation};
@@ -32,9 +29,7 @@ use coppice_core::{Error, ErrorCode, Result};
 use coppice_oauth::resource::Resource;
 use coppice_store::{Membership, Store};
 
-use crate::access::{
-    Access, Credential, PersonalAccess, not_a_member, organization_disabled, second_factor_place,
-};
+use crate::access::{Access, Credential, PersonalAccess, not_a_member};
 use crate::identity::Identity;
 use crate::keys::KeyUses;
 use crate::secrets::MasterKey;
@@ -67,8 +62,8 @@ pub struct Callers {
     key: Arc<MasterKey>,
     key_uses: Arc<KeyUses>,
     identity: Identity,
-    /// See [`crate::AppConfig::public_url`].
-    public_url: String,
+    /// See [`Access::second_factor_place`].
+    second_factor_place: Arc<str>,
 }
 
 impl Callers {
@@ -76,9 +71,10 @@ impl Callers {
         (store, key): (Store, Arc<MasterKey>),
         key_uses: Arc<KeyUses>,
         identity: Identity,
-        public_url: String,
+        public_url: &str,
     ) -> Self {
-        Self { store, key, key_uses, identity, public_url }
+        let second_factor_place = format!("{public_url}/account/second-factor").into();
+        Self { store, key, key_uses, identity, second_factor_place }
     }
 
     /// Check 3: who calls? `target` is what the path names, if it names an
@@ -130,9 +126,7 @@ impl Callers {
         raw: &RawTarget<'_>,
     ) -> Result<Access<T>> {
         let access: Access<T> = self.authorize_again(credential, operation, raw)?;
-        if operation.needs_enabled_organization && !access.organization.is_enabled() {
-            return Err(organization_disabled(&access.organization));
-        }
+        access.check_enabled()?;
         Ok(access)
     }
 
@@ -162,32 +156,18 @@ impl Callers {
         let Some(membership) = membership else {
             return Err(not_a_member(target.organization()));
         };
-        let Membership { organization, role, has_second_factor, .. } = &membership;
-        check_second_factor(
-            organization,
-            &caller,
-            *has_second_factor,
-            &second_factor_place(&self.public_url),
-        )?;
-        if let Some(scope) = operation.scope {
-            check_role(*role, scope)?;
-        }
-        match operation.caller {
-            CallerRule::Owner => check_owner(membership.role)?,
-            CallerRule::Anybody | CallerRule::User => {}
-        }
-        check_limits(&caller.grant, operation, target.project(), target.branch(), membership.standing)?;
+        let Membership { organization, role, standing, has_second_factor } = membership;
+        let second_factor_place = self.second_factor_place.clone();
+        let operation = *operation;
+        let access =
+            Access { caller, organization, role, has_second_factor, second_factor_place, target, operation };
+        access.check_member()?;
+        let Access { caller, target, .. } = &access;
+        check_limits(&caller.grant, &operation, target.project(), target.branch(), standing)?;
         if operation.asks_anew {
-            check_fresh(&caller)?;
+            check_fresh(caller)?;
         }
-        Ok(Access {
-            caller,
-            organization: membership.organization,
-            role: membership.role,
-            has_second_factor: membership.has_second_factor,
-            target,
-            operation: *operation,
-        })
+        Ok(access)
     }
 
     /// As [`Callers::authorize`], for what belongs to no organization.

@@ -13,7 +13,7 @@ use coppice_store::{DeletedKey, NewApiKey, ReachedBranch, ReachedProject, Store,
 use parking_lot::Mutex;
 
 use crate::idempotency::commit_with_answer;
-use crate::rows::{check_credential_in_tx, lock_in_tx, lock_organization_in_tx};
+use crate::rows::{lock_in_tx, lock_organization_in_tx, lock_user_in_tx};
 use crate::secrets::MasterKey;
 use crate::{Access, PersonalAccess};
 
@@ -127,11 +127,7 @@ impl Keys {
         // All keys may be taken away; none must come from one that was.
         match within {
             Some(access) => drop(lock_in_tx(&self.store, &mut tx, access).await?),
-            None => {
-                self.lock_in_tx(&mut tx, of).await?;
-                let user = Some(check_user(caller)?);
-                check_credential_in_tx(&self.store, &mut tx, user, &caller.credential).await?;
-            }
+            None => lock_user_in_tx(&self.store, &mut tx, check_user(caller)?, &caller.credential).await?,
         }
         let max = self.max;
         if self.store.key_count_in_tx(&mut tx, of).await? >= max {

@@ -15,9 +15,8 @@ use coppice_failpoint::failpoint;
 use coppice_store::Store;
 use tokio::sync::Notify;
 
-use crate::access::second_factor_place;
 use crate::idempotency::commit_with_answer;
-use crate::rows::{check_credential_in_tx, lock_in_tx, lock_organization_in_tx};
+use crate::rows::{lock_in_tx, lock_organization_in_tx, lock_user_in_tx};
 use crate::stripe::Stripe;
 use crate::subscriptions::{Subscriptions, hour_of, used};
 use crate::users::check_not_from_vercel;
@@ -36,8 +35,6 @@ pub struct Organizations {
     /// Says that Orb is to be told of one that ends.
     orb_nudge: Arc<Notify>,
     limits: OrganizationLimits,
-    /// See [`crate::AppConfig::public_url`].
-    public_url: String,
 }
 
 impl Organizations {
@@ -48,9 +45,8 @@ impl Organizations {
         deletions: Deletions,
         orb_nudge: Arc<Notify>,
         limits: OrganizationLimits,
-        public_url: String,
     ) -> Self {
-        Self { store, stripe, subscriptions, deletions, orb_nudge, limits, public_url }
+        Self { store, stripe, subscriptions, deletions, orb_nudge, limits }
     }
 
     /// Who answers for the organization.
@@ -80,17 +76,17 @@ impl Organizations {
     /// at a marketplace is of this one, if it is of no other: tells where that is.
     ///
     /// # Errors
-    /// `organization_limit_reached`; `role_not_allowed` for whoever came from Vercel
+    /// `invalid_token`, `organization_limit_reached`; `role_not_allowed` for whoever came from Vercel
     pub async fn create(
         &self,
         access: &PersonalAccess,
         name: &str,
     ) -> Result<(Organization, Option<Marketplace>)> {
-        let PersonalAccess { caller, user } = access;
-        self.make((user, &caller.credential), name, None).await
+        self.make((&access.user, &access.caller.credential), name, None).await
     }
 
-    /// As [`Organizations::create`]; of what its owner has subscribed to only this license counts, if one is named.
+    /// As [`Organizations::create`], by who showed this credential; of what they have subscribed to only this license
+    /// counts, if one is named.
     ///
     /// # Errors
     /// As [`Organizations::create`]; `already_registered` when that license pays for another one meanwhile.
@@ -102,8 +98,7 @@ impl Organizations {
     ) -> Result<(Organization, Option<Marketplace>)> {
         check_not_from_vercel(&self.store, owner).await?;
         let mut tx = self.store.begin().await?;
-        self.store.user_lock_in_tx(&mut tx, owner).await?;
-        check_credential_in_tx(&self.store, &mut tx, Some(owner), credential).await?;
+        lock_user_in_tx(&self.store, &mut tx, owner, credential).await?;
         if self.store.organization_count_owned_in_tx(&mut tx, owner).await? >= ORGANIZATIONS_OWNED_MAX {
             return Err(Error::invalid(
                 ErrorCode::OrganizationLimitReached,
@@ -145,6 +140,8 @@ impl Organizations {
         name: Option<&str>,
         requires_second_factor: Option<bool>,
     ) -> Result<Organization> {
+        let mut tx = self.store.begin().await?;
+        let access = &lock_in_tx(&self.store, &mut tx, access).await?;
         let current = &access.organization;
         let name = name.filter(|name| *name != current.name);
         let requires = requires_second_factor.filter(|requires| *requires != current.requires_second_factor);
@@ -154,14 +151,11 @@ impl Organizations {
         if requires == Some(false) {
             check_fresh(&access.caller)?;
         }
-        let mut tx = self.store.begin().await?;
-        let access = lock_in_tx(&self.store, &mut tx, access).await?;
         if requires == Some(true) {
             // Nobody shuts themselves out. A key of the organization is nobody, and would all people.
-            let after = Organization { requires_second_factor: true, ..access.organization };
-            let place = second_factor_place(&self.public_url);
+            let after = Organization { requires_second_factor: true, ..current.clone() };
             let has_shown = access.has_second_factor && matches!(access.caller.principal, Principal::User(_));
-            check_second_factor(&after, &access.caller, has_shown, &place)?;
+            check_second_factor(&after, &access.caller, has_shown, &access.second_factor_place)?;
         }
         let updated = self.store.organization_update_in_tx(&mut tx, &current.id, name, requires).await?;
         tx.commit().await?;

@@ -1,6 +1,6 @@
 //! Rows that a use case needs to be there, and what whoever asks is told when they are not.
 
-use coppice_core::access::{CredentialId, check_second_factor, check_user};
+use coppice_core::access::{CredentialId, check_user};
 use coppice_core::branch::Branch;
 use coppice_core::organization::Organization;
 use coppice_core::project::Project;
@@ -8,11 +8,12 @@ use coppice_core::target::{InBranch, InProject};
 use coppice_core::{BranchId, Error, ErrorCode, OrganizationId, Result, UserId};
 use coppice_store::{Store, Tx};
 
-use crate::access::{Access, not_a_member, organization_disabled, second_factor_place};
+use crate::access::{Access, not_a_member, organization_disabled};
 
 /// Locks the organization in which a caller changes something until the transaction ends, and looks whether the
-/// caller still may: who was removed or disabled meanwhile, or has less to say, or whose key or session ended, changes
-/// nothing, and none of that happens before the transaction is over. Returns what the caller may do by now.
+/// caller still may: who was removed or disabled meanwhile, or has less to say, or lacks a second factor by now, or
+/// whose key or session ended, changes nothing, and none of that happens before the transaction is over. Returns what
+/// the caller may do by now.
 ///
 /// # Errors
 /// `organization_access_denied`, also when it was deleted; `invalid_token`, `second_factor_required`,
@@ -33,15 +34,30 @@ pub(crate) async fn lock_in_tx<T: Clone>(
         }
         None => None,
     };
-    // Of this site: it is seldom that somebody has to be told here.
-    check_second_factor(&organization, &access.caller, has_second_factor, &second_factor_place(""))?;
     let now = Access { organization, role, has_second_factor, ..access.clone() };
-    now.check_operation()?;
+    now.check_member()?;
+    now.check_enabled()?;
     Ok(now)
 }
 
-/// Makes sure that a key or session did not end since it was shown, and its user, if it is one's, was not disabled. If
-/// so, that stays until the transaction ends. Returns whether it was got with a second factor, and that is still so.
+/// Locks a person who changes something of their own until the transaction ends, with the key or session by which
+/// they do so; see [`lock_in_tx`].
+///
+/// # Errors
+/// `invalid_token`
+pub(crate) async fn lock_user_in_tx(
+    store: &Store,
+    tx: &mut Tx,
+    user: &UserId,
+    credential: &CredentialId,
+) -> Result<()> {
+    store.user_lock_in_tx(tx, user).await?;
+    check_credential_in_tx(store, tx, Some(user), credential).await?;
+    Ok(())
+}
+
+/// Makes sure that a key or session did not end since it was shown, and its user, if it is one's, was not disabled, and
+/// tells whether it has a second factor. All of that stays so until the transaction ends.
 ///
 /// # Errors
 /// `invalid_token`
@@ -51,12 +67,13 @@ pub(crate) async fn check_credential_in_tx(
     user: Option<&UserId>,
     credential: &CredentialId,
 ) -> Result<bool> {
-    let is_let_in = match user {
-        Some(user) => store.user_hold_in_tx(tx, user).await?,
-        None => true,
-    };
-    let held = if is_let_in { store.credential_hold_in_tx(tx, credential).await? } else { None };
-    held.ok_or(Error::Unauthenticated { code: ErrorCode::InvalidToken })
+    let over = || Error::Unauthenticated { code: ErrorCode::InvalidToken };
+    if let Some(user) = user
+        && !store.user_hold_in_tx(tx, user).await?
+    {
+        return Err(over());
+    }
+    store.credential_hold_in_tx(tx, credential).await?.ok_or_else(over)
 }
 
 /// Locks an organization until the transaction ends, for what is done by nobody's right; see [`lock_in_tx`].

@@ -6,6 +6,7 @@ use coppice_core::{Error, ErrorCode, Result, UserId};
 use coppice_store::Store;
 
 use crate::PersonalAccess;
+use crate::rows::lock_user_in_tx;
 
 /// Accounts of people, as they see their own.
 #[derive(Clone)]
@@ -27,7 +28,10 @@ impl Users {
     /// Renames the caller; without a name nothing changes.
     pub async fn update(&self, access: &PersonalAccess, name: Option<&str>) -> Result<User> {
         let Some(name) = name else { return self.get(access).await };
-        let user = self.store.user_rename(&access.user, name).await?;
+        let mut tx = self.store.begin().await?;
+        lock_user_in_tx(&self.store, &mut tx, &access.user, &access.caller.credential).await?;
+        let user = self.store.user_rename_in_tx(&mut tx, &access.user, name).await?;
+        tx.commit().await?;
         user.ok_or_else(|| account_gone(&access.user))
     }
 }

@@ -360,6 +360,7 @@ fn access<T>(target: T) -> Access<T> {
         },
         role: Some(Role::Owner),
         has_second_factor: true,
+        second_factor_place: "".into(),
         target,
         operation: CREATE_BRANCH,
     }

@@ -232,8 +232,9 @@ impl Store {
         row.try_into()
     }
 
-    /// None when a key or session was ended meanwhile, or has expired; else nobody ends it before the transaction ends.
-    /// True when it was got with a second factor; an organization's key has no use for one.
+    /// Keeps a key or session from ending before the transaction ends, and tells whether it has a second factor, as
+    /// [`crate::Membership::has_second_factor`]; none when it was ended meanwhile, or has expired. Whoever holds its
+    /// user before, keeps that factor from being removed as well.
     pub async fn credential_hold_in_tx(
         &self,
         tx: &mut Tx,
@@ -250,17 +251,17 @@ impl Store {
                     .bind(session.as_str())
                     .bind(Methods::SECOND_FACTOR)
             }
-            CredentialId::Browser(hash) => {
-                let living =
-                    "select $2 = any(methods) from browser_sessions where id_hash = $1 for key share";
-                sqlx::query_scalar(living).bind(hash).bind(Methods::SECOND_FACTOR)
-            }
+            CredentialId::Browser(hash) => sqlx::query_scalar(
+                "select $2 = any(methods) from browser_sessions where id_hash = $1 for key share",
+            )
+            .bind(hash)
+            .bind(Methods::SECOND_FACTOR),
             CredentialId::Vercel(installation) => sqlx::query_scalar(
-                "select false from vercel_installations where id = $1 and ending_at is null for share",
+                "select true from vercel_installations where id = $1 and ending_at is null for share",
             )
             .bind(installation.as_str()),
         };
-        query.fetch_optional(&mut **tx).await.map_err(Into::into)
+        Ok(query.fetch_optional(&mut **tx).await?)
     }
 
     /// How many branches that a key made may exist at once, and how many do;

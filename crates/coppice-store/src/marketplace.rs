@@ -7,8 +7,9 @@ use crate::{Result, Store, Tx};
 
 impl Store {
     /// Keeps what a user says of a subscription; false when there is one of theirs.
-    pub async fn marketplace_register(
+    pub async fn marketplace_register_in_tx(
         &self,
+        tx: &mut Tx,
         user: &UserId,
         registration: &MarketplaceRegistration,
     ) -> Result<bool> {
@@ -23,7 +24,7 @@ impl Store {
         .bind(&registration.customer_id)
         .bind(&registration.product_id)
         .bind(&registration.account_id)
-        .execute(&self.pool)
+        .execute(&mut **tx)
         .await?;
         Ok(done.rows_affected() == 1)
     }

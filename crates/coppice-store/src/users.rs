@@ -154,12 +154,12 @@ impl Store {
     }
 
     /// Renames a user and returns them.
-    pub async fn user_rename(&self, id: &UserId, name: &str) -> Result<Option<User>> {
+    pub async fn user_rename_in_tx(&self, tx: &mut Tx, id: &UserId, name: &str) -> Result<Option<User>> {
         let sql = format!("update users set name = $2 where id = $1 returning {COLUMNS}");
         let row: Option<UserRow> = sqlx::query_as(sqlx::AssertSqlSafe(sql))
             .bind(id.as_str())
             .bind(name)
-            .fetch_optional(&self.pool)
+            .fetch_optional(&mut **tx)
             .await?;
         Ok(row.map(User::from))
     }

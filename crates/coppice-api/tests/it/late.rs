@@ -92,6 +92,19 @@ fn nothing_is_changed_by_right_of_what_ended_while_the_change_waited() {
             answer.expect_error(401, "invalid_token");
         }
         http.metastore(&disabled(false));
+        let asks = |does: bool| {
+            format!("update organizations set requires_second_factor = {does} where id = '{{org}}'")
+        };
+        let shown =
+            |was: bool| format!("update api_keys set with_second_factor = {was} where user_id = '{MEMBER}'");
+        for answer in answers(&http, &member, asked, (lock, &asks(true))) {
+            answer.expect_error(403, "second_factor_required");
+        }
+        http.metastore(&shown(true));
+        for answer in answers(&http, &member, asked, (lock, &shown(false))) {
+            answer.expect_error(403, "second_factor_required");
+        }
+        http.metastore(&asks(false));
         let key = http.new_key("/organizations/{org}/api-keys", json!({}));
         let ended = format!("delete from api_keys where id = '{}'", text_of(&key["id"]));
         for answer in answers(&http, &text_of(&key["token"]), asked, (lock, &ended)) {
@@ -103,6 +116,35 @@ fn nothing_is_changed_by_right_of_what_ended_while_the_change_waited() {
         for answer in answers(&http, &member, asked, (lock, "select")) {
             assert!([200, 201, 204].contains(&answer.status), "{}", answer.text());
         }
+    }
+}
+
+#[test]
+fn nothing_of_a_persons_own_is_changed_by_right_of_what_ended_while_the_change_waited() {
+    let http = Http::start(Paying::default());
+    let keys = guest(&http, MEMBER, 2);
+    let aws = json!({ "customer_id": "c", "product_id": "p", "account_id": "123456789012" });
+    let subscribed = json!({ "marketplace": "aws", "company_name": "Late", "aws": aws });
+    let asked = [
+        ("POST", "/organizations".to_owned(), json!({ "name": "late" })),
+        ("POST", "/api-keys".to_owned(), json!({ "name": "late" })),
+        ("PATCH", "/user".to_owned(), json!({ "name": "Late" })),
+        ("POST", "/marketplace/register".to_owned(), subscribed),
+    ];
+    let lock = format!("select from users where id = '{MEMBER}' for no key update");
+    let told = |key: &str, lost: &str| answers(&http, key, &asked, (&lock, lost));
+
+    let last = format!("(select max(id) from api_keys where user_id = '{MEMBER}')");
+    for answer in told(&keys[1], &format!("delete from api_keys where id = {last}")) {
+        answer.expect_error(401, "invalid_token");
+    }
+    let disabled = |is: bool| format!("update users set disabled = {is} where id = '{MEMBER}'");
+    for answer in told(&keys[0], &disabled(true)) {
+        answer.expect_error(401, "invalid_token");
+    }
+    http.metastore(&disabled(false));
+    for answer in told(&keys[0], "select") {
+        assert!([200, 201].contains(&answer.status), "{}", answer.text());
     }
 }
 

@@ -71,7 +71,7 @@ impl People {
         let identity = Identity::new(kept.clone(), audit.clone(), passwords.clone(), config.identity.clone());
         let may_make_accounts = config.has_passwords && config.sign_up != SignUp::Off;
         Self {
-            callers: Callers::new(kept.clone(), key_uses.clone(), identity.clone(), public_url.clone()),
+            callers: Callers::new(kept.clone(), key_uses.clone(), identity.clone(), public_url),
             bootstrap: Bootstrap::new(store.clone(), key.clone(), passwords.clone()),
             identity,
             outside: Outside::new(kept.clone(), audit.clone(), config),
@@ -118,7 +118,6 @@ impl Paying {
             deletions.clone(),
             orb_nudge.clone(),
             config.limits,
-            public_url.clone(),
         );
         let marketplace = AwsMarketplace::new(
             kept.clone(),

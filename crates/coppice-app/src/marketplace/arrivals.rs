@@ -163,9 +163,8 @@ impl AwsMarketplace {
         }
         self.take_subscription(session, license).await?;
         failpoint!("marketplace.taken");
-        let credential = CredentialId::Browser(session.id_hash.clone());
-        let owner = (&session.user, &credential);
-        let (organization, _) = self.organizations.make(owner, name, Some(license)).await?;
+        let by = (&session.user, &CredentialId::Browser(session.id_hash.clone()));
+        let (organization, _) = self.organizations.make(by, name, Some(license)).await?;
         Ok(organization.id)
     }
 

@@ -28,6 +28,7 @@ pub(crate) use usage::LOOK as LOOK_AT_USAGE;
 use crate::attempts::Attempts;
 use crate::audit::Audit;
 use crate::organizations::Organizations;
+use crate::rows::lock_user_in_tx;
 use crate::secrets::MasterKey;
 use crate::subscriptions::Subscriptions;
 use crate::{Access, PersonalAccess};
@@ -68,7 +69,7 @@ impl AwsMarketplace {
     /// caller has taken the subscription at the page to which AWS led them.
     ///
     /// # Errors
-    /// `invalid_field`, `already_registered`
+    /// `invalid_field`, `already_registered`, `invalid_token`
     pub async fn register(
         &self,
         access: &PersonalAccess,
@@ -85,7 +86,13 @@ impl AwsMarketplace {
             }
         }
         let is_taken = match &self.api {
-            None => !self.store.marketplace_register(&access.user, registration).await?,
+            None => {
+                let (user, mut tx) = (&access.user, self.store.begin().await?);
+                lock_user_in_tx(&self.store, &mut tx, user, &access.caller.credential).await?;
+                let is_new = self.store.marketplace_register_in_tx(&mut tx, user, registration).await?;
+                tx.commit().await?;
+                !is_new
+            }
             Some(_) => {
                 let taken = self.store.subscription_taken(&access.user, &registration.account_id).await?;
                 taken.ok_or_else(not_resolved)?

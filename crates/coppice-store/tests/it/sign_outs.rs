@@ -269,6 +269,7 @@ async fn what_somebody_shows_does_not_end_while_something_is_done_by_right_of_it
         tx.commit().await.unwrap();
         ending.await.unwrap();
         let mut tx = store.begin().await.unwrap();
-        assert_eq!(store.credential_hold_in_tx(&mut tx, &shown).await.unwrap(), None, "{shown:?}");
+        let ended = store.credential_hold_in_tx(&mut tx, &shown).await.unwrap();
+        assert_eq!(ended, None, "{shown:?}");
     }
 }
