@@ -167,7 +167,12 @@ struct Kept {
 impl Kept {
     async fn connect(url: &str) -> Result<Self, tokio_postgres::Error> {
         let (client, connection) = tokio_postgres::connect(url, tokio_postgres::NoTls).await?;
-        tokio::spawn(connection);
+        tokio::spawn(async move {
+            // What the gateway says to a client that asks for nothing is said here.
+            if let Err(error) = connection.await {
+                println!("storm: a pooled connection ended: {error}");
+            }
+        });
         let insert = client.prepare("INSERT INTO storm VALUES ($1)").await?;
         Ok(Self { client, insert })
     }

@@ -52,6 +52,11 @@ impl Exchange<'_> {
                 self.state.is_behind = true;
                 break;
             }
+            // It ends, and that is for whoever would get it next: the client has all that it asked for, and
+            // another session after this one.
+            if header.tag == b'E' && self.state.has_begun && !self.is_kept && self.state.is_between() {
+                break;
+            }
             let is_of_shape = matches!(header.tag, b't' | b'T' | b'n') && self.state.pending.is_shape_due();
             if is_of_shape && header.length() > SHAPE_LENGTH_MAX {
                 return Err(WireError::Malformed("description").into());

@@ -168,6 +168,11 @@ impl Backend {
         }
     }
 
+    /// Whether no client has had it.
+    pub(crate) fn is_new(&self) -> bool {
+        self.client == 0
+    }
+
     /// Whether it can be used again.
     pub(crate) fn is_fit(&self) -> bool {
         !self.is_worn && self.began.elapsed() < LIFETIME
@@ -205,7 +210,7 @@ impl Backend {
         let (chance, prepared) = (Chance::new(), self.prepared.len());
         let made = self.prepared.made();
         let has_made = made != self.made_before;
-        let used = Used { is_new: self.client == 0, began_as: &self.began_as, prepared, has_made };
+        let used = Used { is_new: self.is_new(), began_as: &self.began_as, prepared, has_made };
         if let Some(sql) = user.settings.preamble(user.application, &used, &chance) {
             let said = self.ask(&sql).await?;
             let rows = said.rows.iter().map(|row| session::data_row(&row.body));

@@ -142,6 +142,13 @@ impl State {
         }
     }
 
+    /// Whether the session is between two transactions, and nothing is asked of it.
+    pub(crate) fn is_between(&self) -> bool {
+        let is_in_transaction = matches!(self.status, Some(b'T' | b'E'));
+        let is_passing = self.passing_up > 0 || self.passing_down > 0;
+        self.pending.is_idle() && !is_passing && !is_in_transaction
+    }
+
     /// Whether the others have their turn before anything else is understood.
     pub(crate) fn is_spent(&self) -> bool {
         self.turn == 0
@@ -183,9 +190,7 @@ impl Exchange<'_> {
         if !self.server.stream.outgoing.is_empty() {
             return None;
         }
-        let is_in_transaction = matches!(state.status, Some(b'T' | b'E'));
-        let is_passing = state.passing_up > 0 || state.passing_down > 0;
-        let is_between = state.pending.is_idle() && !is_passing && !is_in_transaction;
+        let is_between = state.is_between();
         // What it sent before it left waits until there is room for the answers.
         let is_last = state.has_quit || (state.has_left && !takes && !self.is_unread());
         let is_over = is_last && (state.pending.is_answered() || state.passing_up > 0);

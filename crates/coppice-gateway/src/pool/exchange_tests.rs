@@ -144,6 +144,26 @@ async fn a_server_that_talks_without_end_leaves_the_others_their_turn() {
     assert_turns(&turns(b"", &said, false).await, &said, NOTICE, TURN);
 }
 
+#[tokio::test]
+async fn a_client_that_has_its_answer_is_not_told_that_its_session_ends() {
+    const QUERY: &[u8] = b"Q\0\0\0\x06;\0";
+    const ANSWER: &[u8] = b"I\0\0\0\x04Z\0\0\0\x05I";
+    const FAREWELL: &[u8] = b"E\0\0\0\x13SFATAL\0C57P01\0\0";
+    let ((mut client_end, client), (mut server_end, server)) = (duplex(ON_THE_WAY), duplex(ON_THE_WAY));
+    let mut sides = Sides::new(client, server);
+    client_end.write_all(QUERY).await.unwrap();
+    let answering = async {
+        server_end.read_exact(&mut [0; QUERY.len()]).await.unwrap();
+        server_end.write_all(&[ANSWER, FAREWELL].concat()).await.unwrap();
+    };
+    let exchange = Exchange { state: State::default(), ..sides.exchange() };
+    let (outcome, ()) = tokio::join!(exchange.run(), answering);
+    let between = Outcome { is_over: false, is_between: true, is_suspect: false };
+    assert_eq!(outcome.expect("an answer"), between);
+    assert_eq!(heard(&mut client_end).await, ANSWER);
+    assert!(!sides.server.is_alive(), "nobody else gets it");
+}
+
 /// However many sessions a server has, each with the beginning of a message.
 #[tokio::test]
 async fn what_a_server_leaves_at_half_takes_room() {

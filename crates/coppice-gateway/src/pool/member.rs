@@ -60,6 +60,16 @@ impl Member {
         }
     }
 
+    /// Makes it this client's session; of a new one the pool learns how many there may be.
+    async fn assume(&self, backend: &mut Backend) -> Result<(), End> {
+        if backend.is_new()
+            && let Some(sessions_max) = backend.sessions_max().await?
+        {
+            self.pool.set_sessions_max(sessions_max);
+        }
+        backend.assume(&self.user()).await
+    }
+
     /// Tells the client what of its session's parameters is other than it was told.
     fn tell_changes(&mut self, client: &mut Client, reported: &Reported) {
         if !Arc::ptr_eq(&self.reported, reported) {
@@ -230,15 +240,11 @@ impl Gateway {
                         Err(end) => return Err(end),
                     };
                     let (key, name) = (member.key.clone(), member.application.clone());
-                    let mut backend = Backend::new(server, session, route, key, place, name);
-                    if let Some(sessions_max) = backend.sessions_max().await? {
-                        member.pool.set_sessions_max(sessions_max);
-                    }
-                    backend
+                    Backend::new(server, session, route, key, place, name)
                 }
             };
             if backend.is_alive() {
-                match backend.assume(&member.user()).await {
+                match member.assume(&mut backend).await {
                     Ok(()) => return Ok(backend),
                     Err(End::Gone(error)) => tracing::debug!("a session of a pool was lost: {error}"),
                     Err(end) => return Err(end),
