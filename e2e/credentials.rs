@@ -168,13 +168,14 @@ fn twenty_rotations_at_once_leave_one_password_that_works_at_every_moment() {
             .map(|_| {
                 scope.spawn(|| {
                     let mut signed_in = 0;
-                    // A password may be replaced each time before it is used; the last one is not.
+                    // A password may be replaced each time before it is used, and whoever comes too late too often
+                    // has to wait; the last one is not.
                     while signed_in == 0 || !is_over.load(std::sync::atomic::Ordering::Relaxed) {
                         let said = url(&http.platform, &main).expect("a password");
                         let tried = psql(&said, "SELECT 1");
                         if tried.is_ok {
                             signed_in += 1;
-                        } else {
+                        } else if !tried.err.contains("too many failed sign-ins") {
                             // Only because it was replaced between the two.
                             assert!(tried.err.contains("password authentication failed"), "{}", tried.err);
                             assert_ne!(url(&http.platform, &main), Some(said), "it does not work");

@@ -11,7 +11,7 @@ use coppice_wire as wire;
 
 use crate::backup_settings::{change_from, refused};
 use crate::branches::{inherited_from, short};
-use crate::endpoint::{Body, Endpoint, Made, Shown, get, post};
+use crate::endpoint::{Body, Endpoint, Made, Shown, Waiting, get, post};
 use crate::projects::scale_to_zero_change;
 
 /// Gaps in one answer, of each branch.
@@ -37,13 +37,24 @@ pub(crate) fn endpoints() -> Vec<Endpoint> {
     ]
 }
 
-async fn list_backups(app: App, access: Access<InProject>) -> Result<Shown<wire::BackupList>> {
+async fn list_backups(
+    app: App,
+    access: Access<InProject>,
+    Waiting((), call): Waiting<()>,
+) -> Result<Shown<wire::BackupList>> {
     let found = app.branches.list_backups(&access).await?;
+    let _: Access<InProject> = call.authorize(&app, &LIST_BACKUPS).await?;
     Ok(Shown(wire::BackupList { backups: found.into_iter().map(metadata).collect() }))
 }
 
-async fn get_backup(app: App, access: Access<OnBackup>) -> Result<Shown<wire::BackupMetadata>> {
-    Ok(Shown(metadata(app.branches.get_backup(&access).await?)))
+async fn get_backup(
+    app: App,
+    access: Access<OnBackup>,
+    Waiting((), call): Waiting<()>,
+) -> Result<Shown<wire::BackupMetadata>> {
+    let found = app.branches.get_backup(&access).await?;
+    let _: Access<OnBackup> = call.authorize(&app, &GET_BACKUP).await?;
+    Ok(Shown(metadata(found)))
 }
 
 async fn restore_from_backup(

@@ -173,10 +173,11 @@ fn credit_details(credits: &[Credit], always: DateTime<Utc>, now: DateTime<Utc>)
 async fn list_invoices(
     app: App,
     access: Access,
-    Query(asked): Query<ListInvoices>,
+    Waiting(Query(asked), call): Waiting<Query<ListInvoices>>,
 ) -> Result<Shown<wire::InvoiceList>> {
     let limit = asked.limit.unwrap_or(COUNT_DEFAULT);
     let page = app.billing.list_invoices(&access, asked.cursor.as_deref(), limit).await?;
+    let _: Access = call.authorize(&app, &GET_BILLING_INVOICES).await?;
     let invoice = |invoice: InvoiceSummary| wire::Invoice {
         amount_due: amount(&invoice.amount_due),
         id: invoice.id,
