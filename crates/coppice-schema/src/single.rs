@@ -6,7 +6,9 @@
 //! single statement: servers write definitions without comments and control letters, and numbers as digits.
 //!
 //! What is read differently by settings is written in another way: a backslash in a literal is one whatever
-//! `standard_conforming_strings` is, and psql takes nothing for a variable of its own.
+//! `standard_conforming_strings` is, and psql takes nothing for a variable of its own. Backslashes come in pairs only,
+//! which are no command to psql (`\\`): so it takes nothing for one even where it reads something else than what was
+//! looked at, as lines of a COPY that a server says it was asked for.
 
 /// With what statements begin that change a schema.
 const BEGINNINGS: [&str; 6] = ["alter", "comment", "create", "drop", "grant", "revoke"];
@@ -18,6 +20,8 @@ enum Token<'a> {
     Word(&'a str),
     /// A literal whose backslashes are letters like others.
     Literal,
+    /// The same between dollars: what it says.
+    Dollars(&'a str),
     /// Anything else that is quoted.
     Quoted,
     /// A colon that psql could take for the beginning of a variable.
@@ -28,7 +32,8 @@ enum Token<'a> {
     Other,
 }
 
-/// A function's body of statements, between `BEGIN ATOMIC` and `END`.
+/// A function's body of statements, between `BEGIN ATOMIC` and `END`. psql counts such words only where they are not
+/// within brackets.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Body {
     None,
@@ -47,42 +52,68 @@ pub(crate) fn single(sql: &str) -> Option<String> {
             break;
         }
         let (token, behind) = next(text)?;
+        let begins_body = body == Body::None
+            && open == 0
+            && is_word(last, "begin")
+            && is_word(token, "atomic")
+            && is_routine(&begin);
+        // psql waits for the end of whatever is called so.
+        if open == 0 && is_word(last, "begin") && !begins_body {
+            return None;
+        }
         match token {
             Token::Open => open += 1,
             Token::Close => open = open.checked_sub(1)?,
             // No semicolon is within a `CASE`: so a column that is called so does not take the end of the body for
             // its own.
             Token::Semicolon if open == 0 && body != Body::Open(0) => return None,
-            Token::Word(word) => {
-                body = within(body, word, open == 0 && is_word(last, "begin") && is_routine(&begin));
-                if begin.len() < 4 {
-                    begin.push(word.to_ascii_lowercase());
-                }
-            }
+            Token::Word(_) if begins_body => body = Body::Open(0),
+            Token::Word(word) if open == 0 => body = body.behind(word),
             _ => {}
+        }
+        if let Token::Word(word) = token
+            && begin.len() < 4
+        {
+            begin.push(word.to_ascii_lowercase());
         }
         write(&mut out, token, &text[..text.len() - behind.len()]);
         (last, rest) = (token, behind);
     }
-    let is_whole = open == 0 && body == Body::None;
+    let is_whole = open == 0 && body == Body::None && !is_word(last, "begin");
     let changes_a_schema = begin.first().is_some_and(|word| BEGINNINGS.contains(&word.as_str()));
     (is_whole && changes_a_schema).then_some(out)
 }
 
+impl Body {
+    /// Where a body is behind a word.
+    fn behind(self, word: &str) -> Self {
+        let is = |expected| word.eq_ignore_ascii_case(expected);
+        match self {
+            Self::Open(cases) if is("case") => Self::Open(cases + 1),
+            Self::Open(0) if is("end") => Self::None,
+            Self::Open(cases) if is("end") => Self::Open(cases - 1),
+            other => other,
+        }
+    }
+}
+
 /// Adds a token as it is read alike whatever is set.
 fn write(out: &mut String, token: Token<'_>, text: &str) {
-    match token {
-        Token::Literal if text.contains('\\') => {
-            // The E is not the end of a word.
-            if out.ends_with(is_in_word) {
-                out.push(' ');
-            }
-            out.push('E');
-            out.push_str(&text.replace('\\', "\\\\"));
-        }
-        Token::Colon => out.push_str(": "),
-        _ => out.push_str(text),
+    let escaped = match token {
+        Token::Literal => text.replace('\\', "\\\\"),
+        Token::Dollars(says) => format!("'{}'", says.replace('\'', "''").replace('\\', "\\\\")),
+        Token::Colon => return out.push_str(": "),
+        _ => return out.push_str(text),
+    };
+    if !text.contains('\\') {
+        return out.push_str(text);
     }
+    // The E is not the end of a word.
+    if out.ends_with(is_in_word) {
+        out.push(' ');
+    }
+    out.push('E');
+    out.push_str(&escaped);
 }
 
 fn is_word(token: Token<'_>, expected: &str) -> bool {
@@ -97,28 +128,17 @@ fn is_routine(words: &[String]) -> bool {
     kind.is_some_and(|kind| ["function", "procedure"].contains(kind))
 }
 
-fn within(body: Body, word: &str, may_begin: bool) -> Body {
-    let is = |expected| word.eq_ignore_ascii_case(expected);
-    match body {
-        Body::None if may_begin && is("atomic") => Body::Open(0),
-        Body::Open(cases) if is("case") => Body::Open(cases + 1),
-        Body::Open(0) if is("end") => Body::None,
-        Body::Open(cases) if is("end") => Body::Open(cases - 1),
-        other => other,
-    }
-}
-
 /// The next token and what is behind it; none where it does not end or is refused.
 fn next(text: &str) -> Option<(Token<'_>, &str)> {
     let first = text.chars().next()?;
     let behind = &text[first.len_utf8()..];
     match first {
         '\'' => Some((Token::Literal, alone(behind_quote(behind, '\'')?)?)),
-        '"' => Some((Token::Quoted, behind_quote(behind, '"')?)),
+        '"' => Some((Token::Quoted, behind_name(behind)?)),
         '$' => match dollar_tag(text) {
             Some(tag) => {
-                let (_, behind) = text[tag.len()..].split_once(tag)?;
-                Some((Token::Quoted, behind))
+                let (says, behind) = text[tag.len()..].split_once(tag)?;
+                Some((Token::Dollars(says), alone(behind)?))
             }
             None => Some((Token::Other, behind)),
         },
@@ -166,18 +186,25 @@ fn behind_quote(text: &str, quote: char) -> Option<&str> {
     }
 }
 
+/// What is behind a name in quotes, unless it has a backslash, which can't be written in another way.
+fn behind_name(text: &str) -> Option<&str> {
+    let behind = behind_quote(text, '"')?;
+    (!text[..text.len() - behind.len()].contains('\\')).then_some(behind)
+}
+
 /// What is behind a literal, unless another one follows: in a line of its own it would go on with this one.
 fn alone(behind: &str) -> Option<&str> {
     (!behind.trim_start_matches(BLANKS).starts_with('\'')).then_some(behind)
 }
 
-/// What is behind a literal with escapes.
+/// What is behind a literal with escapes, of which servers write none but that of a backslash.
 fn behind_escapes(text: &str) -> Option<&str> {
     let mut letters = text.char_indices();
     while let Some((at, letter)) = letters.next() {
         let behind = &text[at + letter.len_utf8()..];
         match letter {
-            '\\' => drop(letters.next()),
+            '\\' if behind.starts_with('\\') => drop(letters.next()),
+            '\\' => return None,
             '\'' if behind.starts_with('\'') => drop(letters.next()),
             '\'' => return alone(behind),
             _ => {}
@@ -206,15 +233,16 @@ mod tests {
     #[test]
     fn what_servers_say_of_objects_is_a_single_statement() {
         for sql in [
-            "CREATE VIEW v AS\n SELECT 'a;b'::text AS \"x;\"\"\\y\", t.a[1: 2], 1.5 FROM t",
-            "CREATE FUNCTION f(a integer DEFAULT 3) RETURNS text LANGUAGE plpgsql AS $function$ x; '\\! $$ $fun $function$",
-            "CREATE FUNCTION f() RETURNS text LANGUAGE sql AS E'it\\'s; \\\\'",
+            "CREATE VIEW v AS\n SELECT 'a;b'::text AS \"x;\"\"y\", t.a[1: 2], 1.5 FROM t",
+            "CREATE FUNCTION f(a integer DEFAULT 3) RETURNS text LANGUAGE plpgsql AS $function$ x; '! $$ $fun $function$",
+            "CREATE FUNCTION f() RETURNS text LANGUAGE sql AS E'it''s; \\\\'",
+            "CREATE FUNCTION f() RETURNS integer LANGUAGE sql BEGIN ATOMIC SELECT (1) AS \"begin\"; END",
+            "CREATE VIEW v AS SELECT (SELECT begin FROM t) AS a",
             "CREATE OR REPLACE FUNCTION s.f(INOUT case_ integer)\n LANGUAGE sql\nBEGIN ATOMIC\n SELECT
                 CASE WHEN ($1 > 0) THEN (SELECT CASE 1 WHEN 2 THEN 3 END) ELSE 4 END AS a;\n SELECT 2;\nEND\n",
-            "CREATE VIEW v AS SELECT e'\\'; DROP TABLE t; --'",
             "CREATE RULE r AS ON INSERT TO t DO INSTEAD ( INSERT INTO u VALUES (1);\n DELETE FROM w;\n)",
             "COMMENT ON TABLE t IS 'x''; DROP TABLE t'",
-            "GRANT SELECT ON \"we\\ird;\" TO app",
+            "GRANT SELECT ON \"weird;\" TO app",
         ] {
             assert_eq!(single(sql).as_deref(), Some(sql));
         }
@@ -232,6 +260,10 @@ mod tests {
                 "ALTER TABLE t ADD CHECK (((a ~ E'^\\\\d+''$'::text) AND (b = E'\\\\x00'::bytea)))",
             ),
             ("CREATE VIEW v AS SELECT text'\\', b'\\'", "CREATE VIEW v AS SELECT text E'\\\\', b E'\\\\'"),
+            (
+                "CREATE FUNCTION f() RETURNS text LANGUAGE sql AS $f$SELECT '\\d'\n\\.\n\\! id\n$f$",
+                "CREATE FUNCTION f() RETURNS text LANGUAGE sql AS E'SELECT ''\\\\d''\n\\\\.\n\\\\! id\n'",
+            ),
             ("CREATE VIEW v AS SELECT U&'\\'", "CREATE VIEW v AS SELECT U&E'\\\\'"),
             (
                 "CREATE VIEW v AS SELECT t.a[1:2], t.a[t.b:t.c], t.a[:t.c], t.a[2:]",
@@ -257,6 +289,11 @@ mod tests {
             "",
             "CREATE VIEW v AS\n SELECT 1;\n\\! id\nSELECT 1",
             "CREATE VIEW v AS SELECT 1\\gexec",
+            "CREATE VIEW v AS SELECT 1 AS \"\n\\! id\n\"",
+            "CREATE VIEW v AS SELECT E'\\'; DROP TABLE t; --'",
+            "CREATE VIEW v AS SELECT E'it\\'s'",
+            "CREATE VIEW v AS SELECT E'\n\\! id\n'",
+            "CREATE VIEW v AS SELECT $a$x$a$\n'y'",
             "CREATE VIEW v AS SELECT 1; DROP TABLE t",
             "CREATE VIEW v AS SELECT 1 -- what follows would be gone",
             "CREATE VIEW v AS SELECT 1 /* or this",
@@ -281,6 +318,11 @@ mod tests {
             "CREATE FUNCTION f() RETURNS int LANGUAGE sql BEGIN ATOMIC SELECT 1; END; DROP TABLE t",
             "CREATE FUNCTION f() RETURNS int LANGUAGE sql BEGIN ATOMIC SELECT 1 case; END; DROP TABLE t; END",
             "CREATE FUNCTION f() RETURNS int LANGUAGE sql BEGIN ATOMIC SELECT 1;",
+            "CREATE FUNCTION f() RETURNS int LANGUAGE sql BEGIN ATOMIC SELECT (1 case) end; DROP TABLE t; END",
+            "CREATE FUNCTION f() RETURNS int LANGUAGE sql BEGIN ATOMIC SELECT 1 AS begin; END",
+            "CREATE FUNCTION begin() RETURNS int LANGUAGE sql AS 'select 1'",
+            "CREATE POLICY begin ON t",
+            "CREATE VIEW begin",
             "DO $$ BEGIN DELETE FROM t; END $$",
             "COPY t TO PROGRAM 'id'",
             "COMMIT",
