@@ -221,9 +221,15 @@ fn dollar_tag(text: &str) -> Option<&str> {
     is_tag.then(|| &text[..length + 2])
 }
 
+/// What is behind a number, unless that is a letter: some releases take it for a part of the number, others don't.
 fn behind_number(text: &str) -> Option<&str> {
-    let behind = text.trim_start_matches(|letter: char| letter.is_ascii_digit());
+    let whole = behind_digits(text);
+    let behind = whole.strip_prefix('.').map_or(whole, behind_digits);
     (!behind.starts_with(is_in_word)).then_some(behind)
+}
+
+fn behind_digits(text: &str) -> &str {
+    text.trim_start_matches(|letter: char| letter.is_ascii_digit())
 }
 
 #[cfg(test)]
@@ -312,6 +318,9 @@ mod tests {
             "CREATE VIEW v AS SELECT '1\u{b}' AS a,\u{7f}2",
             "CREATE VIEW v AS SELECT 1$a$ ' $a$; DROP TABLE t; SELECT $a$ ' $a$",
             "CREATE VIEW v AS SELECT 1e'\\'; DROP TABLE t; SELECT '",
+            "CREATE VIEW v AS SELECT 1.E'\\\\'",
+            "CREATE VIEW v AS SELECT 1.a",
+            "CREATE VIEW v AS SELECT .5a",
             "CREATE VIEW v AS SELECT 1 AS begin atomic; DROP TABLE t; END",
             "CREATE FUNCTION f() RETURNS int LANGUAGE sql AS 'select 1'; DROP TABLE t",
             "CREATE FUNCTION begin() RETURNS int LANGUAGE sql AS 'select 1'; DROP TABLE t; END",
