@@ -195,11 +195,13 @@ impl Store {
         Ok(done.rows_affected() == 1)
     }
 
-    /// Records that the server of a branch was told its password. False when a
-    /// newer claim exists, or the password was replaced meanwhile.
+    /// Records that the server of a branch was told its password. A rotation that
+    /// was noted meanwhile goes on, and with it a hand-over, of which whoever told
+    /// it may not know. False when a newer claim exists, or the password was
+    /// replaced meanwhile.
     pub async fn managed_role_told(&self, id: &BranchId, token: ClaimToken, verifier: &str) -> Result<bool> {
         let done = sqlx::query(
-            "update branches set role_pending = false, hands_over = false
+            "update branches set role_pending = false, hands_over = hands_over and next_verifier is not null
              where id = $1 and claim_token = $2 and managed_role_verifier = $3",
         )
         .bind(id.as_str())

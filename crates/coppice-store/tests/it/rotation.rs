@@ -86,6 +86,9 @@ async fn a_rotation_of_before_a_hand_over_keeps_nobody_out() {
     tx.commit().await.unwrap();
     assert!(finish(&store, "former").await);
     assert!(hands_over().await);
+    // As where a branch is ready with a password that was chosen while it slept, and is told that.
+    assert!(store.managed_role_told(&branch(), ClaimToken::new(1, 1), "former").await.unwrap());
+    assert!(hands_over().await, "whoever told that may not have known");
     assert!(finish(&store, "new").await);
     assert!(!hands_over().await);
 }
