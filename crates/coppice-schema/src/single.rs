@@ -57,8 +57,7 @@ pub(crate) fn single(sql: &str) -> Option<String> {
             && is_word(last, "begin")
             && is_word(token, "atomic")
             && is_routine(&begin);
-        // psql waits for the end of whatever is called so.
-        if open == 0 && is_word(last, "begin") && !begins_body {
+        if open == 0 && is_word(last, "begin") && !begins_body && has_end(&begin) {
             return None;
         }
         match token {
@@ -79,7 +78,7 @@ pub(crate) fn single(sql: &str) -> Option<String> {
         write(&mut out, token, &text[..text.len() - behind.len()]);
         (last, rest) = (token, behind);
     }
-    let is_whole = open == 0 && body == Body::None && !is_word(last, "begin");
+    let is_whole = open == 0 && body == Body::None && !(is_word(last, "begin") && has_end(&begin));
     let changes_a_schema = begin.first().is_some_and(|word| BEGINNINGS.contains(&word.as_str()));
     (is_whole && changes_a_schema).then_some(out)
 }
@@ -126,6 +125,15 @@ fn is_routine(words: &[String]) -> bool {
     let ["create", rest @ ..] = words.as_slice() else { return false };
     let kind = rest.strip_prefix(&["or", "replace"]).unwrap_or(rest).first();
     kind.is_some_and(|kind| ["function", "procedure"].contains(kind))
+}
+
+/// Whether psql waits for the `END` of whatever is called `begin` in a statement that begins with these words, of which
+/// it looks at the first letters.
+fn has_end(words: &[String]) -> bool {
+    let begins_with =
+        |at: usize, letters: &[char]| words.get(at).is_some_and(|word| word.starts_with(letters));
+    let kind = if begins_with(1, &['o']) && begins_with(2, &['r']) { 3 } else { 1 };
+    begins_with(0, &['c']) && begins_with(kind, &['f', 'p'])
 }
 
 /// The next token and what is behind it; none where it does not end or is refused.
@@ -243,7 +251,8 @@ mod tests {
             "CREATE FUNCTION f(a integer DEFAULT 3) RETURNS text LANGUAGE plpgsql AS $function$ x; '! $$ $fun $function$",
             "CREATE FUNCTION f() RETURNS text LANGUAGE sql AS E'it''s; \\\\'",
             "CREATE FUNCTION f() RETURNS integer LANGUAGE sql BEGIN ATOMIC SELECT (1) AS \"begin\"; END",
-            "CREATE VIEW v AS SELECT (SELECT begin FROM t) AS a",
+            "CREATE VIEW v AS SELECT begin FROM t AS begin",
+            "ALTER TABLE t ADD COLUMN begin integer",
             "CREATE OR REPLACE FUNCTION s.f(INOUT case_ integer)\n LANGUAGE sql\nBEGIN ATOMIC\n SELECT
                 CASE WHEN ($1 > 0) THEN (SELECT CASE 1 WHEN 2 THEN 3 END) ELSE 4 END AS a;\n SELECT 2;\nEND\n",
             "CREATE RULE r AS ON INSERT TO t DO INSTEAD ( INSERT INTO u VALUES (1);\n DELETE FROM w;\n)",
@@ -331,7 +340,6 @@ mod tests {
             "CREATE FUNCTION f() RETURNS int LANGUAGE sql BEGIN ATOMIC SELECT 1 AS begin; END",
             "CREATE FUNCTION begin() RETURNS int LANGUAGE sql AS 'select 1'",
             "CREATE POLICY begin ON t",
-            "CREATE VIEW begin",
             "DO $$ BEGIN DELETE FROM t; END $$",
             "COPY t TO PROGRAM 'id'",
             "COMMIT",
