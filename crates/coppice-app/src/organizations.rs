@@ -140,14 +140,17 @@ impl Organizations {
         name: Option<&str>,
         requires_second_factor: Option<bool>,
     ) -> Result<Organization> {
+        let changes = |current: &Organization| {
+            let name = name.filter(|name| *name != current.name);
+            (name, requires_second_factor.filter(|requires| *requires != current.requires_second_factor))
+        };
+        if changes(&access.organization) == (None, None) {
+            return Ok(access.organization.clone());
+        }
         let mut tx = self.store.begin().await?;
         let access = &lock_in_tx(&self.store, &mut tx, access).await?;
         let current = &access.organization;
-        let name = name.filter(|name| *name != current.name);
-        let requires = requires_second_factor.filter(|requires| *requires != current.requires_second_factor);
-        if name.is_none() && requires.is_none() {
-            return Ok(current.clone());
-        }
+        let (name, requires) = changes(current);
         if requires == Some(false) {
             check_fresh(&access.caller)?;
         }
