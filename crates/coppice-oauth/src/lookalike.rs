@@ -235,9 +235,16 @@ fn one_of_its_kind(letter: char) -> char {
 mod tests {
     use super::*;
 
+    /// That a name is read as the product's, also where it stands between others.
+    fn assert_is_ours(name: &str) {
+        let ours = Reading::of("Coppice");
+        assert!(Reading::of(name).is(&ours), "{name}");
+        assert!(Reading::of(&format!("{name} console (official)")).contains(&ours), "{name}");
+        assert!(Reading::of(&format!("my{name}2")).contains(&ours), "{name}");
+    }
+
     #[test]
     fn what_people_read_as_the_same_name_is_the_same() {
-        let ours = Reading::of("Coppice");
         for name in [
             "coppice",
             "COPPICE",
@@ -288,15 +295,12 @@ mod tests {
             "Cop\u{200b}pi\u{202e}ce\u{2060}",
             "Coppi\u{2063}c\u{ad}e",
         ] {
-            assert!(Reading::of(name).is(&ours), "{name}");
-            assert!(Reading::of(&format!("{name} console (official)")).contains(&ours), "{name}");
-            assert!(Reading::of(&format!("my{name}2")).contains(&ours), "{name}");
+            assert_is_ours(name);
         }
     }
 
     #[test]
     fn what_is_like_a_letter_by_eye_alone_is_read_as_that() {
-        let ours = Reading::of("Coppice");
         for name in [
             "Coppic\u{454}",
             "Coppic\u{25b}",
@@ -328,14 +332,12 @@ mod tests {
             "Coppi\u{2e26}e",
             "C\u{1f311}pp\u{258f}ce",
         ] {
-            assert!(Reading::of(name).is(&ours), "{name}");
-            assert!(Reading::of(&format!("my{name} (official)")).contains(&ours), "{name}");
+            assert_is_ours(name);
         }
     }
 
     #[test]
     fn a_letter_of_another_script_in_a_word_may_be_any() {
-        let ours = Reading::of("Coppice");
         for name in [
             // Han, kana, Hangul, Bopomofo.
             "Copp\u{4e28}ce",
@@ -364,9 +366,7 @@ mod tests {
             "Coppic\u{aa0}",
             "Co\u{a7fc}\u{a7fc}ice",
         ] {
-            assert!(Reading::of(name).is(&ours), "{name}");
-            assert!(Reading::of(&format!("{name} console (official)")).contains(&ours), "{name}");
-            assert!(Reading::of(&format!("my{name}2")).contains(&ours), "{name}");
+            assert_is_ours(name);
         }
     }
 
