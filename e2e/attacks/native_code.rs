@@ -75,7 +75,7 @@ const ENOSPC: i64 = -(libc::ENOSPC as i64);
 type Check = (&'static str, fn(&Scene));
 
 /// The rows of the table, in its order.
-const CHECKS: [Check; 35] = [
+const CHECKS: [Check; 36] = [
     ("run a program of its image, or itself", |s| {
         for program in [s.program.as_str(), "/proc/self/exe"] {
             assert_eq!(s.runs(&format!("exec('{program} --version')")), EPERM, "{program}");
@@ -354,6 +354,16 @@ const CHECKS: [Check; 35] = [
         let move_pages = |to: i64| s.runs(&format!("call({}, 0, 0, 0, {to}, 0, 0)", libc::SYS_move_pages));
         assert_eq!(move_pages(4096), EPERM);
         assert_ne!(move_pages(0), EPERM, "it may ask where they are");
+    }),
+    ("have the kernel keep rules for it, or look for pages of its memory that are alike", |s| {
+        let calls = [
+            libc::SYS_landlock_create_ruleset,
+            libc::SYS_landlock_add_rule,
+            libc::SYS_landlock_restrict_self,
+        ];
+        s.all_denied(&calls.map(|number| (number, [0, 0, 0])));
+        s.all_denied(&[(libc::SYS_madvise, [0, 0, libc::MADV_MERGEABLE.into()])]);
+        assert_ne!(s.call(libc::SYS_madvise, [0, 0, libc::MADV_NORMAL.into()]), EPERM, "others are its own");
     }),
     ("keep its neighbours off a core of the machine", |s| {
         s.all_denied(&[(libc::SYS_prctl, [libc::PR_SCHED_CORE.into(), 1, 0])]);

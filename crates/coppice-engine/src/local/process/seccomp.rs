@@ -129,6 +129,10 @@ const DENIED: &[c_long] = &[
     SYS_IO_PGETEVENTS,
     // Filters are compiled into room that the machine has once. This one is there by then.
     libc::SYS_seccomp,
+    // Its rules hold files that were deleted, and what they refuse is told to the host's log. Those for it are there, too.
+    libc::SYS_landlock_create_ruleset,
+    libc::SYS_landlock_add_rule,
+    libc::SYS_landlock_restrict_self,
     // Where memory is to be is kept for each page of a shared file, whether that is there or not, and no control group
     // counts it.
     libc::SYS_mbind,
@@ -202,9 +206,11 @@ const FCNTL_ALLOWED: [i32; 7] = [
 ];
 
 /// Calls that do one thing or another, the argument that says which, and what is denied of that.
-const VALUES_DENIED: [(c_long, u32, &[i32]); 2] = [
+const VALUES_DENIED: [(c_long, u32, &[i32]); 3] = [
     // Filters of calls; names of mappings, which no control group counts; and what keeps others off a core.
     (libc::SYS_prctl, 0, &[libc::PR_SET_SECCOMP, libc::PR_SET_VMA, libc::PR_SCHED_CORE]),
+    // What the kernel searches for equal pages, for which it keeps room that no control group counts.
+    (libc::SYS_madvise, 2, &[libc::MADV_MERGEABLE]),
     // Filters of what a socket receives.
     (
         libc::SYS_setsockopt,
