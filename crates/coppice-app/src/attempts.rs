@@ -45,6 +45,9 @@ pub(crate) const ARRIVAL: Bound = Bound { kind: "arrival", max: 30, span: QUARTE
 /// Showing codes for installations of the GitHub App in the organizations of one holder: GitHub counts what is asked
 /// about them for all.
 pub(crate) const LINKING: Bound = Bound { kind: "linking", max: 30, span: QUARTER };
+/// Asking GitHub with the App's own token for the organizations of one holder, whoever or whatever needs it: GitHub
+/// counts that for all. A repository that is mapped needs it once an hour, and when something happens to it.
+pub(crate) const AS_APP: Bound = Bound { kind: "as-app", max: 120, span: QUARTER };
 
 /// Asking Stripe for the organizations of one holder: it counts what is asked for all.
 pub(crate) const STRIPE: Bound = Bound { kind: "stripe", max: 60, span: QUARTER };

@@ -314,8 +314,8 @@ impl Store {
     }
 
     /// Takes installations that GitHub shall be asked about again, as it was not for an hour, by
-    /// turns of holders, each with its holder.
-    pub async fn github_installations_due(&self, room: Room) -> Result<Vec<(Holder, i64)>> {
+    /// turns of holders, each with its holder, and who has linked it.
+    pub async fn github_installations_due(&self, room: Room) -> Result<Vec<(Holder, (OrganizationId, i64))>> {
         let due = format!(
             "select l.id, l.looked_at as since, l.organization_id, l.id as part
              from github_installations l where {DUE}"
@@ -325,12 +325,15 @@ impl Store {
              update github_installations i set looked_at = now()
              from (select l.id, next.holder from next join github_installations l on l.id = next.id
                    where {DUE} for update of l skip locked) free
-             where i.id = free.id returning free.holder, i.installation_id",
+             where i.id = free.id returning free.holder, i.organization_id, i.installation_id",
             holder_turns("installation", &due)
         );
-        let taken: Vec<(String, i64)> = in_room(&sql, &room).fetch_all(&self.pool).await?;
-        self.holder_turn_note("installation", taken.iter().map(|(holder, _)| holder.as_str())).await;
-        Ok(taken.into_iter().map(|(holder, number)| (Holder::from_trusted(holder), number)).collect())
+        let taken: Vec<(String, String, i64)> = in_room(&sql, &room).fetch_all(&self.pool).await?;
+        self.holder_turn_note("installation", taken.iter().map(|(holder, ..)| holder.as_str())).await;
+        let link = |(holder, organization, number): (String, String, i64)| {
+            (Holder::from_trusted(holder), (OrganizationId::from_trusted(organization), number))
+        };
+        Ok(taken.into_iter().map(link).collect())
     }
 
     /// The same of mappings.

@@ -1,25 +1,48 @@
-//! What GitHub sends, and what is refused of those who link it. GitHub itself does not answer here.
+//! What GitHub sends, and what is refused of those who link it. GitHub itself does not answer here, but of one
+//! installation.
 
 use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock};
+use std::time::Duration;
 
 use aws_lc_rs::encoding::AsDer as _;
 use aws_lc_rs::hmac;
 use aws_lc_rs::rsa::{KeyPair, KeySize};
+use axum::extract::Request;
+use axum::http::StatusCode;
+use axum::{Json, Router};
 use base64::Engine as _;
 use base64::prelude::{BASE64_STANDARD, BASE64_URL_SAFE_NO_PAD};
 use coppice_app::{AppKey, GithubConfig};
-use coppice_test_support::{Answer, text_of};
+use coppice_test_support::{Answer, text_of, wait_for};
 use serde_json::{Value, json};
 use zeroize::Zeroizing;
 
 use crate::backups::Project;
+use crate::double::serve;
+use crate::http::Paying;
 use crate::{Http, shared};
 
 /// What deliveries are signed with; the first is being replaced.
 const SECRETS: [&str; 2] = ["the secret of before", "It's a Secret to Everybody"];
 
-/// An App at a GitHub that is not there.
+/// How often tokens were asked for of the one installation.
+static TOKENS_ASKED: AtomicUsize = AtomicUsize::new(0);
+
+/// What GitHub's API answers: installation 70 is there, and reaches no repository any more.
+async fn answer(request: Request) -> (StatusCode, Json<Value>) {
+    match request.uri().path() {
+        "/app/installations/70" => (StatusCode::OK, Json(json!({ "suspended_at": null }))),
+        "/app/installations/70/access_tokens" => {
+            TOKENS_ASKED.fetch_add(1, Ordering::Relaxed);
+            (StatusCode::UNPROCESSABLE_ENTITY, Json(json!({})))
+        }
+        _ => (StatusCode::SERVICE_UNAVAILABLE, Json(json!({}))),
+    }
+}
+
+/// An App at a GitHub whose web site is not there.
 pub(crate) fn app() -> GithubConfig {
     static KEY: LazyLock<Arc<AppKey>> = LazyLock::new(|| {
         let pair = KeyPair::generate(KeySize::Rsa2048).expect("a key");
@@ -27,6 +50,7 @@ pub(crate) fn app() -> GithubConfig {
         let pem = format!("-----BEGIN PRIVATE KEY-----\n{der}\n-----END PRIVATE KEY-----\n");
         Arc::new(AppKey::read(&pem).expect("it is read"))
     });
+    static API: LazyLock<String> = LazyLock::new(|| serve(Router::new().fallback(answer)));
     GithubConfig {
         app_id: "1".to_owned(),
         key: KEY.clone(),
@@ -34,7 +58,7 @@ pub(crate) fn app() -> GithubConfig {
         client_secret: Zeroizing::new("the client's secret".to_owned()),
         webhook_secrets: SECRETS.map(|secret| Zeroizing::new(secret.to_owned())).to_vec(),
         site: "http://127.0.0.1:1".parse().expect("an address"),
-        api: "http://127.0.0.1:1".parse().expect("an address"),
+        api: API.parse().expect("an address"),
         jobs_issuer: "http://127.0.0.1:1".to_owned(),
     }
 }
@@ -139,6 +163,54 @@ fn a_key_for_some_branches_changes_no_mapping_of_another_branch() {
     assert_eq!(there["mapping"]["rootBranchId"], project.kept.as_str());
     let own = http.new_token(keys, json!({ "branches": [project.kept] }));
     http.as_key(&own, "DELETE", &mapping(&project.kept), None).expect(204);
+}
+
+#[test]
+fn github_is_asked_so_often_by_the_app_for_the_organizations_of_one_owner_whatever_needs_it() {
+    let http = Http::start(Paying::default());
+    let (project, other) = (Project::make(&http), Project::make(&http));
+    http.metastore(
+        "insert into github_installations (id, organization_id, installation_id, administered)
+         values ('ghi_empty', '{org}', 70, '{5,6}')",
+    );
+    let mapping = format!("{}/githubapp/repository", project.of(&project.kept));
+    let change = |method| http.with(method, &mapping, &json!({ "githubRepositoryID": 5 }));
+    let told = change("POST").expect_error(400, "invalid_field");
+    assert!(told.contains("no installation that the organization has linked reaches repository 5"), "{told}");
+    assert_eq!(TOKENS_ASKED.load(Ordering::Relaxed), 1);
+
+    http.metastore("update attempts set count = 120 where kind = 'as-app'");
+    let refused = change("POST");
+    let told = refused.expect_error(429, "rate_limited");
+    assert!(told.contains("too often for organizations of this owner: try again in"), "{told}");
+    let wait: u32 = refused.header("retry-after").parse().expect("seconds");
+    assert!((1..=900).contains(&wait), "{wait}");
+
+    // So is what the platform asks by itself, and it is put off until then.
+    let mapped = |id: &str, repository: u32, project: &Project| {
+        http.metastore(&format!(
+            "insert into github_repositories (id, installation_id, repository_id, project_id, root_branch_id, previews,
+                 forks, job_keys)
+             values ('{id}', 'ghi_empty', {repository}, '{}', '{}', true, false, true)",
+            project.id, project.kept
+        ));
+    };
+    mapped("ghr_empty", 5, &project);
+    mapped("ghr_other", 6, &other);
+    let put_off =
+        "select count(*) = 2 from github_repositories where looked_at < now() - interval '40 minutes'";
+    wait_for("both are put off", Duration::from_secs(60), || http.asks(put_off).then_some(()));
+    change("PUT").expect_error(429, "rate_limited");
+    assert_eq!(TOKENS_ASKED.load(Ordering::Relaxed), 1);
+
+    // Those of another owner are asked about as ever.
+    http.metastore(
+        "update members set role = 'admin' where organization_id = '{org}';
+         insert into users (id, email) values ('usr_next', 'next@example.com');
+         insert into members (organization_id, user_id, role) values ('{org}', 'usr_next', 'owner')",
+    );
+    change("PUT").expect_error(400, "invalid_field");
+    assert_eq!(TOKENS_ASKED.load(Ordering::Relaxed), 2);
 }
 
 #[test]

@@ -5,7 +5,9 @@ use std::time::{Duration, Instant};
 
 use chrono::{DateTime, Utc};
 use coppice_core::error::{UNAVAILABLE_SECONDS, chain};
-use coppice_core::{Error, Result};
+use coppice_core::organization::Holder;
+use coppice_core::{Error, ErrorCode, OrganizationId, Result};
+use coppice_store::Store;
 use parking_lot::Mutex;
 use reqwest::header::{ACCEPT, HeaderMap, LINK, RETRY_AFTER};
 use reqwest::{Client, Method, RequestBuilder, StatusCode, Url};
@@ -16,6 +18,7 @@ use zeroize::Zeroizing;
 
 use super::config::GithubConfig;
 use crate::asking::{self, Reply};
+use crate::attempts::{AS_APP, Attempts};
 use crate::cached::Cached;
 use crate::outside::TokenSigner;
 
@@ -38,6 +41,9 @@ pub(crate) enum GithubError {
     /// It wants to be asked less.
     #[error("GitHub wants to be asked again in {0} seconds")]
     Limited(u32),
+    /// It is not asked: the App did that too often for one holder.
+    #[error("GitHub was asked too often for organizations of this owner: try again in {0} seconds")]
+    TooOften(u32),
     /// It knows nothing of this, or not for us.
     #[error("GitHub refuses {what} with {status}")]
     Refused {
@@ -57,7 +63,7 @@ impl GithubError {
     /// When to ask again, at the earliest, in seconds.
     pub(super) fn pause(&self) -> u32 {
         match self {
-            Self::Limited(seconds) => *seconds,
+            Self::Limited(seconds) | Self::TooOften(seconds) => *seconds,
             Self::Away(_) | Self::Refused { .. } => UNAVAILABLE_SECONDS,
         }
     }
@@ -65,7 +71,12 @@ impl GithubError {
 
 impl From<GithubError> for Error {
     fn from(error: GithubError) -> Self {
-        Self::unavailable(error)
+        match error {
+            GithubError::TooOften(retry_after_seconds) => {
+                Self::TooMany { code: ErrorCode::RateLimited, public: error.to_string(), retry_after_seconds }
+            }
+            _ => Self::unavailable(error),
+        }
     }
 }
 
@@ -87,15 +98,23 @@ pub(super) enum CountedFor {
 pub(super) struct Asker<'a> {
     pub(super) token: &'a str,
     pub(super) counted_for: CountedFor,
+    /// Whose [`AS_APP`] it is.
+    organization: Option<&'a OrganizationId>,
 }
 
 impl<'a> Asker<'a> {
+    /// The App, for the platform.
     pub(super) fn app(token: &'a str) -> Self {
-        Self { token, counted_for: CountedFor::App }
+        Self { token, counted_for: CountedFor::App, organization: None }
+    }
+
+    /// The App, for an organization.
+    pub(super) fn app_for(token: &'a str, organization: &'a OrganizationId) -> Self {
+        Self { organization: Some(organization), ..Self::app(token) }
     }
 
     pub(super) fn person(token: &'a str) -> Self {
-        Self { token, counted_for: CountedFor::Person }
+        Self { token, counted_for: CountedFor::Person, organization: None }
     }
 }
 
@@ -113,7 +132,8 @@ pub(crate) struct RepositoryToken {
 
 impl RepositoryToken {
     pub(super) fn asker(&self) -> Asker<'_> {
-        Asker { token: &self.secret, counted_for: CountedFor::Installation(self.installation) }
+        let counted_for = CountedFor::Installation(self.installation);
+        Asker { token: &self.secret, counted_for, organization: None }
     }
 }
 
@@ -124,9 +144,10 @@ impl std::fmt::Debug for RepositoryToken {
 }
 
 /// GitHub, as the App sees it.
-#[derive(Debug)]
 pub(crate) struct GithubApi {
     pub(super) config: GithubConfig,
+    store: Store,
+    attempts: Attempts,
     client: OnceCell<Client>,
     /// The issuer of the tokens of jobs.
     pub(super) jobs: TokenSigner,
@@ -159,10 +180,12 @@ impl Answer {
 
 impl GithubApi {
     /// It is not asked before something is to be known of it.
-    pub(crate) fn new(config: GithubConfig) -> Self {
+    pub(crate) fn new(config: GithubConfig, store: Store, attempts: Attempts) -> Self {
         let jobs = TokenSigner::new(config.jobs_issuer.clone());
         Self {
             config,
+            store,
+            attempts,
             client: OnceCell::new(),
             jobs,
             tokens: Mutex::default(),
@@ -180,7 +203,7 @@ impl GithubApi {
     }
 
     /// Asks the API something; nothing while it wants to be left alone, which it takes ill otherwise
-    /// (docs.github.com, "Best practices for using the REST API").
+    /// (docs.github.com, "Best practices for using the REST API"), and nothing that exceeds [`AS_APP`].
     pub(super) async fn ask(
         &self,
         request: (Method, &str),
@@ -191,7 +214,15 @@ impl GithubApi {
         if let Some(seconds) = self.pause_of(by.counted_for, Instant::now()) {
             return Err(GithubError::Limited(seconds));
         }
+        let holder = match by.organization {
+            Some(organization) => Some(self.count(organization).await.map_err(unasked)?),
+            None => None,
+        };
         let asked = self.ask_now(request, by.token, body, what).await;
+        // Else whoever has much would wait on when GitHub is back.
+        if let (Some(holder), Err(GithubError::Away(_))) = (&holder, &asked) {
+            self.attempts.take_back(AS_APP, holder.as_str()).await.map_err(unasked)?;
+        }
         if let Err(GithubError::Limited(seconds)) = &asked
             && by.counted_for != CountedFor::Person
         {
@@ -200,6 +231,13 @@ impl GithubApi {
             self.pauses.lock().insert(by.counted_for, until);
         }
         asked
+    }
+
+    /// Counts what the App asks for an organization; for whom.
+    async fn count(&self, organization: &OrganizationId) -> Result<Holder> {
+        let holder = self.store.organization_holder(organization).await?;
+        self.attempts.count(AS_APP, holder.as_str()).await?;
+        Ok(holder)
     }
 
     /// Seconds that are left of a pause, at least one.
@@ -265,6 +303,14 @@ impl GithubApi {
     /// What the App says who it is with.
     pub(super) fn app_token(&self) -> Result<Zeroizing<String>> {
         self.config.key.token(&self.config.app_id, Utc::now().timestamp())
+    }
+}
+
+/// Why something is not asked that could not be counted, or not any more.
+fn unasked(error: Error) -> GithubError {
+    match error {
+        Error::TooMany { retry_after_seconds, .. } => GithubError::TooOften(retry_after_seconds),
+        error => GithubError::Away(error.for_log()),
     }
 }
 

@@ -1,7 +1,7 @@
 //! What is linked, compared with what is at GitHub: nothing depends on every delivery having come.
 
-use coppice_core::Result;
 use coppice_core::github::{PREVIEW_LIFETIME, Pull};
+use coppice_core::{OrganizationId, Result};
 use coppice_store::ReachedRepository;
 use futures_util::future::join;
 use reqwest::Method;
@@ -63,7 +63,7 @@ impl GithubApi {
         number: i64,
     ) -> Asked<(RepositoryToken, Option<Pull>)> {
         let (installation, repository) = (reached.installation, reached.mapping.repository);
-        let token = self.token_for(installation, repository).await?;
+        let token = self.token_for(&reached.organization, installation, repository).await?;
         let path = format!("/repos/{}/pulls/{number}", token.full_name);
         match self.ask((Method::GET, &path), token.asker(), None, "a pull request").await {
             Ok(answer) => Ok((token, Some(answer.json::<PullTold>()?.into()))),
@@ -113,7 +113,7 @@ impl Github {
             task,
             AT_ONCE,
             |room| self.store.github_installations_due(room),
-            |installation| self.compare_installation(github, installation),
+            |(organization, installation)| self.compare_installation(github, organization, installation),
         );
         let repositories = by_turns(
             task,
@@ -125,8 +125,13 @@ impl Github {
         installations.and(repositories)
     }
 
-    async fn compare_installation(&self, github: &GithubApi, installation: i64) -> Result<()> {
-        match github.has_installation(installation).await {
+    async fn compare_installation(
+        &self,
+        github: &GithubApi,
+        organization: OrganizationId,
+        installation: i64,
+    ) -> Result<()> {
+        match github.has_installation(&organization, installation).await {
             Ok(true) => {}
             Ok(false) => self.forget_installation(installation).await?,
             // Asked again with the repositories that are reached by it.
@@ -145,14 +150,14 @@ impl Github {
     }
 
     async fn compare_repository(&self, github: &GithubApi, reached: &ReachedRepository) -> Asked<()> {
-        let ReachedRepository { mapping, installation, .. } = reached;
+        let ReachedRepository { mapping, organization, installation } = reached;
         let failed = |error: coppice_store::StoreError| GithubError::Away(format!("metastore: {error}"));
         // What is kept says nothing of what is in reach now.
-        github.forget_token(*installation, mapping.repository);
-        let token = match github.token_for(*installation, mapping.repository).await {
+        let token = match github.new_token_for(organization, *installation, mapping.repository).await {
             Ok(token) => token,
             Err(refused) if refused.is_gone() => {
-                if github.has_installation(*installation).await? {
+                github.forget_token(*installation, mapping.repository);
+                if github.has_installation(organization, *installation).await? {
                     tracing::info!("repository {} is out of reach: its mapping ends", mapping.repository);
                     return self.store.github_repository_forget(&mapping.id).await.map_err(failed);
                 }

@@ -49,7 +49,7 @@ const PAGES_MAX: usize = 15;
 struct Failed {
     why: String,
     pause: u32,
-    /// Whether GitHub said itself how long the pause is.
+    /// Whether it is certain how long the pause is.
     is_said: bool,
 }
 
@@ -61,7 +61,7 @@ impl Failed {
 
 impl From<GithubError> for Failed {
     fn from(error: GithubError) -> Self {
-        let is_said = matches!(error, GithubError::Limited(_));
+        let is_said = matches!(error, GithubError::Limited(_) | GithubError::TooOften(_));
         Self { pause: error.pause(), why: error.to_string(), is_said }
     }
 }

@@ -105,6 +105,9 @@ impl Github {
 
     /// The link of the organization through which a repository is reached: what nobody has linked who
     /// administers it is mapped by nobody.
+    ///
+    /// # Errors
+    /// `github_not_configured`, `invalid_field`; `rate_limited` when GitHub was asked too often for the holder.
     async fn installation_of(
         &self,
         access: &Access<InBranch>,
@@ -113,7 +116,7 @@ impl Github {
         let github = self.api()?;
         let linked = self.store.github_installations(&access.organization.id).await?;
         for linked in linked.into_iter().filter(|linked| linked.administered.contains(&repository)) {
-            match github.token_for(linked.installation, repository).await {
+            match github.token_for(&access.organization.id, linked.installation, repository).await {
                 Ok(_) => return Ok(linked.id),
                 Err(refused) if refused.is_gone() => {}
                 Err(error) => return Err(error.into()),

@@ -68,9 +68,10 @@ impl Github {
         is_set_up: Arc<AtomicBool>,
         config: &AppConfig,
     ) -> Self {
-        let api = config.github.clone().map(|config| Arc::new(GithubApi::new(config)));
-        let (public_url, job_keys_max) = (config.public_url.clone(), config.limits.api_keys_max);
         let attempts = Attempts::new(store.clone(), key.clone());
+        let api = |config| Arc::new(GithubApi::new(config, store.clone(), attempts.clone()));
+        let api = config.github.clone().map(api);
+        let (public_url, job_keys_max) = (config.public_url.clone(), config.limits.api_keys_max);
         Self { store, key, attempts, audit, branches, api, public_url, job_keys_max, is_set_up }
     }
 

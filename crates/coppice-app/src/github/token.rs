@@ -1,6 +1,7 @@
 //! Tokens with which the App acts on one repository, and nothing else.
 
 use chrono::{DateTime, TimeDelta, Utc};
+use coppice_core::OrganizationId;
 use reqwest::{Method, Url};
 use serde::Deserialize;
 use serde_json::json;
@@ -36,21 +37,39 @@ struct Seen {
 }
 
 impl GithubApi {
-    /// A token for a repository that an installation reaches.
+    /// A token for a repository that an installation reaches, for an organization that has linked it.
     ///
     /// # Errors
-    /// [`GithubError::Refused`] when it does not.
-    pub(super) async fn token_for(&self, installation: i64, repository: i64) -> Asked<RepositoryToken> {
-        let (place, now) = ((installation, repository), Utc::now());
-        if let Some(kept) = self.tokens.lock().get(&place).filter(|kept| kept.expires_at > now + SPARE) {
-            return Ok(kept.clone());
+    /// As [`GithubApi::new_token_for`]; one that is kept may be of a repository that is out of reach by now.
+    pub(super) async fn token_for(
+        &self,
+        organization: &OrganizationId,
+        installation: i64,
+        repository: i64,
+    ) -> Asked<RepositoryToken> {
+        let kept = self.tokens.lock().get(&(installation, repository)).cloned();
+        match kept.filter(|kept| kept.expires_at > Utc::now() + SPARE) {
+            Some(kept) => Ok(kept),
+            None => self.new_token_for(organization, installation, repository).await,
         }
+    }
+
+    /// The same, and never one that was kept.
+    ///
+    /// # Errors
+    /// [`GithubError::Refused`] when the installation does not reach it.
+    pub(super) async fn new_token_for(
+        &self,
+        organization: &OrganizationId,
+        installation: i64,
+        repository: i64,
+    ) -> Asked<RepositoryToken> {
+        let (place, now) = ((installation, repository), Utc::now());
         let path = format!("/app/installations/{installation}/access_tokens");
         let app = self.app_token().map_err(|error| GithubError::Away(error.for_log()))?;
         let body = json!({ "repository_ids": [repository] });
-        let answer = self
-            .ask((Method::POST, &path), Asker::app(&app), Some(&body), "a token for a repository")
-            .await?;
+        let by = Asker::app_for(&app, organization);
+        let answer = self.ask((Method::POST, &path), by, Some(&body), "a token for a repository").await?;
         let made: Made = answer.json()?;
         let named = made.repositories.into_iter().find(|named| named.id == repository);
         let Some(named) = named.filter(|named| is_full_name(&named.full_name)) else {
@@ -87,11 +106,16 @@ impl GithubApi {
         page.ok_or_else(|| GithubError::Away("the App's page is on another web site".to_owned()))
     }
 
-    /// Whether an installation is there and not suspended.
-    pub(super) async fn has_installation(&self, installation: i64) -> Asked<bool> {
+    /// Whether an installation is there and not suspended, for an organization that has linked it.
+    pub(super) async fn has_installation(
+        &self,
+        organization: &OrganizationId,
+        installation: i64,
+    ) -> Asked<bool> {
         let path = format!("/app/installations/{installation}");
         let app = self.app_token().map_err(|error| GithubError::Away(error.for_log()))?;
-        match self.ask((Method::GET, &path), Asker::app(&app), None, "an installation").await {
+        let by = Asker::app_for(&app, organization);
+        match self.ask((Method::GET, &path), by, None, "an installation").await {
             Ok(answer) => Ok(answer.json::<Seen>()?.suspended_at.is_none()),
             Err(refused) if refused.is_gone() => Ok(false),
             Err(error) => Err(error),

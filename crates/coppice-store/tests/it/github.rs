@@ -274,7 +274,8 @@ async fn comparisons_are_taken_by_turns_of_holders_and_put_off_where_github_is_a
     assert_eq!(take(room(10, 10, &[])).await, ["many"]);
     let installations = store.github_installations_due(room(2, 1, &[])).await.unwrap();
     assert_eq!(installations.len(), 2);
-    assert!(installations.contains(&(Holder::from_trusted("few"), 10)), "{installations:?}");
+    let of_few = (Holder::from_trusted("few"), (OrganizationId::from_trusted("n"), 10));
+    assert!(installations.contains(&of_few), "{installations:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
