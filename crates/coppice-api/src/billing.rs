@@ -98,9 +98,11 @@ async fn get_customer(app: App, access: Access) -> Result<Shown<wire::BillingCus
 async fn update_customer(
     app: App,
     access: Access,
-    Body(asked): Body<wire::UpdateBillingCustomer>,
+    Waiting(Body(asked), call): Waiting<Body<wire::UpdateBillingCustomer>>,
 ) -> Result<Shown<wire::BillingCustomer>> {
     let email = app.billing.set_email(&access, &asked.billing_email).await?;
+    // Stripe may have taken its time, and what is on file is shown.
+    let _: Access = call.authorize(&app, &UPDATE_BILLING_CUSTOMER).await?;
     Ok(Shown(customer(&app, &access, email).await?))
 }
 

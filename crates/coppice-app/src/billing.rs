@@ -16,6 +16,7 @@ use coppice_store::{Invoice, MissingInvoice, Store, UsageGrouping, UsageQuery, U
 use crate::Access;
 use crate::attempts::{Attempts, ORB};
 use crate::orb::OrbApi;
+use crate::rows::{lock_in_tx, lock_organization_in_tx};
 use crate::secrets::MasterKey;
 use crate::stripe::Stripe;
 
@@ -128,13 +129,23 @@ impl Billing {
         Ok(self.store.billing_email(&access.organization.id).await?)
     }
 
-    /// Says where they go.
+    /// Says where they go. Stripe is told afterwards, so nothing of who has lost the right to it by then.
     ///
     /// # Errors
-    /// `provider_failed`; nothing is changed then.
+    /// `rate_limited`, `provider_failed`; nothing is changed then.
     pub async fn set_email(&self, access: &Access, email: &str) -> Result<String> {
-        self.stripe.tell_email(&access.organization.id, email).await?;
-        self.store.billing_set_email(&access.organization.id, email).await?;
+        let id = &access.organization.id;
+        let mut tx = self.store.begin().await?;
+        lock_in_tx(&self.store, &mut tx, access).await?;
+        let before = self.store.billing_set_email_in_tx(&mut tx, id, email).await?;
+        tx.commit().await?;
+        if let Err(error) = self.stripe.tell_email(id).await {
+            let mut tx = self.store.begin().await?;
+            lock_organization_in_tx(&self.store, &mut tx, id).await?;
+            self.store.billing_take_back_email_in_tx(&mut tx, id, email, before.as_deref()).await?;
+            tx.commit().await?;
+            return Err(error);
+        }
         Ok(email.to_owned())
     }
 

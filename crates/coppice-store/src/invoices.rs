@@ -6,7 +6,7 @@ use coppice_core::{InvoiceId, OrganizationId};
 use sqlx::FromRow;
 use sqlx::types::Json;
 
-use crate::{Result, Store};
+use crate::{Result, Store, Tx};
 
 /// What was asked for a month.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -182,16 +182,53 @@ impl Store {
         Ok(email.unwrap_or_default())
     }
 
-    /// Says where they go.
-    pub async fn billing_set_email(&self, organization: &OrganizationId, email: &str) -> Result<()> {
-        sqlx::query(
-            "insert into billing_customers (organization_id, billing_email) values ($1, $2)
-             on conflict (organization_id) do update set billing_email = excluded.billing_email",
+    /// Says where they go, in an organization that the transaction has locked. Returns what was said before, if anything
+    /// was.
+    pub async fn billing_set_email_in_tx(
+        &self,
+        tx: &mut Tx,
+        organization: &OrganizationId,
+        email: &str,
+    ) -> Result<Option<String>> {
+        let before = sqlx::query_scalar(
+            "with said as (select billing_email from billing_customers where organization_id = $1)
+             insert into billing_customers (organization_id, billing_email) values ($1, $2)
+             on conflict (organization_id) do update set billing_email = excluded.billing_email
+             returning (select billing_email from said)",
         )
         .bind(organization.as_str())
         .bind(email)
-        .execute(&self.pool)
+        .fetch_one(&mut **tx)
         .await?;
+        Ok(before)
+    }
+
+    /// Takes back what was said of where they go, in an organization that the transaction has locked: it is as it was
+    /// `before`, if nothing else was said meanwhile.
+    pub async fn billing_take_back_email_in_tx(
+        &self,
+        tx: &mut Tx,
+        organization: &OrganizationId,
+        email: &str,
+        before: Option<&str>,
+    ) -> Result<()> {
+        // Orb is told of a row that is updated, so one that goes is, too.
+        sqlx::query(
+            "update billing_customers set billing_email = coalesce($3, billing_email)
+             where organization_id = $1 and billing_email = $2",
+        )
+        .bind(organization.as_str())
+        .bind(email)
+        .bind(before)
+        .execute(&mut **tx)
+        .await?;
+        if before.is_none() {
+            sqlx::query("delete from billing_customers where organization_id = $1 and billing_email = $2")
+                .bind(organization.as_str())
+                .bind(email)
+                .execute(&mut **tx)
+                .await?;
+        }
         Ok(())
     }
 }

@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 
 use super::Stripe;
-use super::api::{StripeApi, StripeError};
+use super::api::{Asked, StripeApi, StripeError};
 use crate::Access;
 use crate::asking::is_page;
 use crate::attempts::STRIPE;
@@ -80,11 +80,8 @@ impl Stripe {
         let mut tries = 1;
         let customer = loop {
             let id = self.customer_of(stripe, &organization.id).await?;
-            let email = self.store.billing_email(&organization.id).await?;
-            let told = [("name", organization.name.as_str()), ("email", email.as_str())];
-            let path = ["customers", id.as_str()];
-            match stripe.post::<IgnoredAny>(&path, &told, "telling it of a customer").await {
-                Ok(_) => break id,
+            match self.tell(stripe, &organization.id, &id, Some(&organization.name)).await? {
+                Ok(()) => break id,
                 Err(gone) if gone.is_missing() && tries < TRIES => {
                     self.forget_customer(&organization.id, &id).await?;
                     tries += 1;
@@ -118,18 +115,44 @@ impl Stripe {
         Ok(session.url)
     }
 
-    /// Says where letters and invoices of an organization go, also to Stripe if
-    /// that knows it.
-    pub(crate) async fn tell_email(&self, organization: &OrganizationId, email: &str) -> Result<()> {
+    /// Tells Stripe, if that knows the organization, where its letters and invoices go by now.
+    ///
+    /// # Errors
+    /// `rate_limited`, `provider_failed`
+    pub(crate) async fn tell_email(&self, organization: &OrganizationId) -> Result<()> {
         let Some(stripe) = self.api.as_deref() else { return Ok(()) };
         let known = self.store.stripe_customer(organization).await?;
         let Some(id) = known.and_then(|customer| customer.id) else { return Ok(()) };
         self.count(organization).await?;
-        let told: std::result::Result<IgnoredAny, _> =
-            stripe.post(&["customers", &id], &[("email", email)], "telling it of a customer").await;
-        match told {
-            Err(gone) if gone.is_missing() => Ok(self.forget_customer(organization, &id).await?),
-            told => Ok(told.map(drop)?),
+        match self.tell(stripe, organization, &id, None).await? {
+            Err(gone) if gone.is_missing() => self.forget_customer(organization, &id).await,
+            told => told.map_err(Error::from),
+        }
+    }
+
+    /// Tells Stripe where letters and invoices of the customer `id` go, and what it is called. If something else was
+    /// said meanwhile, that is told as well: Stripe may have heard of it before.
+    async fn tell(
+        &self,
+        stripe: &StripeApi,
+        organization: &OrganizationId,
+        id: &str,
+        name: Option<&str>,
+    ) -> Result<Asked<()>> {
+        let path = ["customers", id];
+        let mut email = self.store.billing_email(organization).await?;
+        loop {
+            let told = [("email", email.as_str()), ("name", name.unwrap_or_default())];
+            let told = if name.is_some() { &told[..] } else { &told[..1] };
+            let done = stripe.post::<IgnoredAny>(&path, told, "telling it of a customer").await;
+            if let Err(error) = done {
+                return Ok(Err(error));
+            }
+            let now = self.store.billing_email(organization).await?;
+            if now == email {
+                return Ok(Ok(()));
+            }
+            email = now;
         }
     }
 

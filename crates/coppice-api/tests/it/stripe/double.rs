@@ -120,6 +120,12 @@ impl Double {
         self.known.lock().failure = failure;
     }
 
+    /// Does work while it answers nobody.
+    pub(crate) fn while_silent<T>(&self, work: impl FnOnce() -> T) -> T {
+        let _known = self.known.lock();
+        work()
+    }
+
     /// What the last page of a customer was asked for with.
     pub(crate) fn last_page(&self, customer: &str) -> (String, Form) {
         let known = self.known.lock();

@@ -226,6 +226,47 @@ fn a_customer_is_made_once_told_of_changes_and_made_anew_when_it_is_gone() {
 }
 
 #[test]
+fn stripe_is_told_where_invoices_go_by_now_and_nothing_by_who_may_not_say_that_any_more() {
+    let paid = paid();
+    let (http, stripe) = (&paid.http, &paid.stripe);
+    let (organization, customer) = paid.new_customer("robbed");
+    let path = format!("/organizations/{organization}/billing/customer");
+    let set = |key: &str, email: &str| {
+        http.begin_many(1, key, ("PATCH", &path), Some(&json!({ "billing_email": email })))
+    };
+    let key = http.new_key(&format!("/organizations/{organization}/api-keys"), json!({}));
+    let ended = format!(
+        "select from organizations where id = '{organization}' for no key update;
+         delete from api_keys where id = '{}'",
+        text_of(&key["id"])
+    );
+    let begun = http.while_locked(&ended, async |http| {
+        let begun = set(&text_of(&key["token"]), "late@example.com");
+        http.locks_waited_for(1).await;
+        begun
+    });
+    http.finish(begun)[0].expect_error(401, "invalid_token");
+    assert_eq!(paid.customer(&organization)["billing_email"], EMAIL);
+    assert_eq!(stripe.told(&customer, "email").as_deref(), Some(EMAIL));
+
+    // While Stripe takes its time with one, there is another.
+    let of_it = format!("where organization_id = '{organization}'");
+    let begun = stripe.while_silent(|| {
+        let begun = set(http.key(), "first@example.com");
+        wait_for("it is said", PATIENCE, || {
+            let said = format!(
+                "select exists (select from billing_customers {of_it} and billing_email like 'first@%')"
+            );
+            http.asks(&said).then_some(())
+        });
+        http.metastore(&format!("update billing_customers set billing_email = 'second@example.com' {of_it}"));
+        begun
+    });
+    http.finish(begun)[0].expect(200);
+    assert_eq!(stripe.told(&customer, "email").as_deref(), Some("second@example.com"));
+}
+
+#[test]
 fn when_stripe_fails_nothing_is_changed_and_its_key_is_told_to_nobody() {
     // Its own, for everything fails there.
     let stripe = Double::start();
