@@ -15,7 +15,7 @@ use coppice_core::organization::Holder;
 use coppice_core::{ApiKeyId, BranchId, Error, ErrorCode, InstanceId, Result, VercelLoginId};
 use coppice_engine::{KeptRole, SharedEngine};
 use coppice_failpoint::failpoint;
-use coppice_store::{KeptPassword, Store};
+use coppice_store::{KeptPassword, Store, Tx};
 use coppice_turns::{Busy, Turns};
 use parking_lot::Mutex;
 use zeroize::Zeroizing;
@@ -137,15 +137,16 @@ impl Logins {
     }
 
     /// Gives a key's login on a branch another password. Its open sessions stay.
-    pub(crate) async fn rotate(
+    pub(crate) async fn rotate_in_tx(
         &self,
+        tx: &mut Tx,
         branch: &Branch,
         (key, role): (&ApiKeyId, DatabaseRole),
         username: &str,
     ) -> Result<()> {
         check_login_name(branch, key, username)?;
         let new = self.secret(&branch.id, key);
-        Ok(self.store.login_set_password(&branch.id, key, role, &new).await?)
+        Ok(self.store.login_set_password_in_tx(tx, &branch.id, key, role, &new).await?)
     }
 
     fn secret(&self, branch: &BranchId, key: &ApiKeyId) -> KeptPassword {

@@ -156,3 +156,20 @@ pub(crate) async fn find_in_project(store: &Store, place: &InProject, id: &Branc
 pub(crate) async fn find_branch(store: &Store, access: &Access<InBranch>) -> Result<Branch> {
     find_in_project(store, &access.target.within, &access.target.branch).await
 }
+
+/// As [`find_branch`], where [`lock_in_tx`] has locked the organization: a project that got to another one meanwhile is
+/// missing, and one that is there stays the organization's until the transaction ends.
+pub(crate) async fn find_branch_in_tx(
+    store: &Store,
+    tx: &mut Tx,
+    access: &Access<InBranch>,
+) -> Result<Branch> {
+    let InBranch { within, branch: id } = &access.target;
+    match store.branch_find_in_tx(tx, &within.organization, &within.project, id).await? {
+        Some(branch) => Ok(branch),
+        None => {
+            lock_project_in_tx(store, tx, within).await?;
+            Err(Error::branch_not_found(id))
+        }
+    }
+}

@@ -330,14 +330,19 @@ impl Store {
     }
 
     /// Has a delivery tried from the beginning, at once; false when there is none.
-    pub async fn delivery_resend(&self, webhook: &WebhookId, id: &DeliveryId) -> Result<bool> {
+    pub async fn delivery_resend_in_tx(
+        &self,
+        tx: &mut Tx,
+        webhook: &WebhookId,
+        id: &DeliveryId,
+    ) -> Result<bool> {
         let done = sqlx::query(
             "update webhook_deliveries set state = 'pending', attempts = 0, due_at = now()
              where webhook_id = $1 and id = $2",
         )
         .bind(webhook.as_str())
         .bind(id.as_str())
-        .execute(&self.pool)
+        .execute(&mut **tx)
         .await?;
         Ok(done.rows_affected() == 1)
     }

@@ -6,7 +6,7 @@ use coppice_core::github::{GithubInstallation, GithubRepository, RECONCILE};
 use coppice_core::organization::Holder;
 use coppice_core::{BranchId, GithubInstallationId, GithubRepositoryId, OrganizationId, ProjectId};
 use sqlx::postgres::{PgArguments, PgRow};
-use sqlx::query::QueryAs;
+use sqlx::query::{Query, QueryAs};
 use sqlx::{Encode, FromRow, Postgres, Type};
 
 use crate::holders::{Room, holder_turns};
@@ -149,6 +149,18 @@ fn of_mapping<'q>(sql: String, project: &'q ProjectId, note: &MappingNote<'q>) -
         .bind(note.has_job_keys)
 }
 
+/// The mapping of a project of an organization.
+fn repository_of<'q>(
+    organization: &'q OrganizationId,
+    project: &'q ProjectId,
+) -> Query<'q, Postgres, PgArguments> {
+    let sql = format!(
+        "select {REPOSITORY} from github_repositories g join projects p on p.id = g.project_id
+         where g.project_id = $2 and p.organization_id = $1 and p.deleted_at is null"
+    );
+    sqlx::query(sqlx::AssertSqlSafe(sql)).bind(organization.as_str()).bind(project.as_str())
+}
+
 /// A statement that takes what there is room for of what is due.
 fn in_room<'q, Row>(sql: &str, room: &'q Room) -> Asked<'q, Row>
 where
@@ -234,13 +246,19 @@ impl Store {
         organization: &OrganizationId,
         project: &ProjectId,
     ) -> Result<Option<GithubRepository>> {
-        let sql = format!(
-            "select {REPOSITORY} from github_repositories g join projects p on p.id = g.project_id
-             where g.project_id = $2 and p.organization_id = $1 and p.deleted_at is null"
-        );
-        let query = sqlx::query(sqlx::AssertSqlSafe(sql)).bind(organization.as_str()).bind(project.as_str());
-        let row: Option<RepositoryRow> = self.reads.optional(query).await?;
+        let row: Option<RepositoryRow> = self.reads.optional(repository_of(organization, project)).await?;
         Ok(row.map(GithubRepository::from))
+    }
+
+    /// As [`Store::github_repository_of`], within a transaction.
+    pub async fn github_repository_of_in_tx(
+        &self,
+        tx: &mut Tx,
+        organization: &OrganizationId,
+        project: &ProjectId,
+    ) -> Result<Option<GithubRepository>> {
+        let row = repository_of(organization, project).fetch_optional(&mut **tx).await?;
+        Ok(row.map(|row| RepositoryRow::from_row(&row)).transpose()?.map(GithubRepository::from))
     }
 
     /// Maps a project to a repository.
@@ -290,9 +308,9 @@ impl Store {
     }
 
     /// Ends the mapping of a project; false when it has none.
-    pub async fn github_repository_delete(&self, project: &ProjectId) -> Result<bool> {
+    pub async fn github_repository_delete_in_tx(&self, tx: &mut Tx, project: &ProjectId) -> Result<bool> {
         let query = sqlx::query("delete from github_repositories where project_id = $1");
-        Ok(query.bind(project.as_str()).execute(&self.pool).await?.rows_affected() == 1)
+        Ok(query.bind(project.as_str()).execute(&mut **tx).await?.rows_affected() == 1)
     }
 
     /// Ends a mapping whose repository is out of reach.

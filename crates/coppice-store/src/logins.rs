@@ -10,7 +10,7 @@ use coppice_core::organization::{Holder, Role};
 use coppice_core::{ApiKeyId, BranchId};
 use sqlx::{AssertSqlSafe, FromRow, Row as _};
 
-use crate::{KeptPassword, Result, Store, StoreError};
+use crate::{KeptPassword, Result, Store, StoreError, Tx};
 
 /// Whether the login `l` is in force: its key is there and has not ended, and who
 /// the key acts as may still read credentials of the branch's organization. `$1`
@@ -90,8 +90,9 @@ impl Store {
     }
 
     /// Gives a key's login on a branch another password, and makes it where there is none.
-    pub async fn login_set_password(
+    pub async fn login_set_password_in_tx(
         &self,
+        tx: &mut Tx,
         branch: &BranchId,
         key: &ApiKeyId,
         role: DatabaseRole,
@@ -108,7 +109,7 @@ impl Store {
         .bind(role.as_str())
         .bind(&new.sealed)
         .bind(&new.verifier)
-        .execute(&self.pool)
+        .execute(&mut **tx)
         .await?;
         Ok(())
     }

@@ -30,7 +30,22 @@ fn answers(http: &Http, key: &str, asked: &[Asked], (lock, lost): (&str, &str)) 
     http.finish(begun)
 }
 
-/// Changes of an organization that let somebody in, or stay.
+/// What an organization is locked with by who changes something of it.
+const LOCK: &str = "select from organizations where id = '{org}' for no key update";
+
+/// Maps a project to a repository without previews, and tells where its branch is of which those would be copies.
+fn mapped(http: &Http, project: &Project) -> String {
+    http.metastore(&format!(
+        "insert into github_installations (id, organization_id, installation_id) values ('ghi_late', '{{org}}', 9);
+         insert into github_repositories (id, installation_id, repository_id, project_id, root_branch_id, previews,
+             forks, job_keys)
+         values ('ghr_late', 'ghi_late', 9, '{}', '{}', false, false, false)",
+        project.id, project.kept
+    ));
+    project.of(&project.kept)
+}
+
+/// Changes of an organization that let somebody in, or stay, and of what it has.
 fn changes(http: &Http) -> Vec<Asked> {
     let at = |path: &str| format!("/organizations/{{org}}{path}");
     let url = json!({ "url": "https://hook.invalid/late" });
@@ -40,7 +55,19 @@ fn changes(http: &Http) -> Vec<Asked> {
     let project = || made("/projects", &json!({ "name": "early" }));
     let invitation = made("/invitations", &invited("early"));
     let other = format!("{}/role", at("/members/usr_other"));
+    let branch = mapped(http, &Project::make(http));
+    let webhook_id = webhook.rsplit('/').next().expect("an id");
+    http.metastore(&format!(
+        "insert into events (organization_id, type, data, id, number)
+             values ('{{org}}', 'branch.created', '{{}}', 'evt_late', 1000000);
+         insert into webhook_deliveries (id, webhook_id, event_seq, state, due_at)
+             select 'dlv_late', '{webhook_id}', seq, 'failed', null from events where id = 'evt_late'"
+    ));
     vec![
+        ("POST", format!("{webhook}/deliveries/dlv_late/resend"), Value::Null),
+        ("POST", format!("{branch}/credentials/rotate"), json!({ "username": "app" })),
+        ("DELETE", format!("{branch}/githubapp/repository"), Value::Null),
+        ("PATCH", at("/billing/customer"), json!({ "billing_email": "late@example.com" })),
         ("POST", at("/webhooks"), url.clone()),
         ("POST", format!("{webhook}/rotate"), Value::Null),
         ("PATCH", webhook, json!({ "url": "https://hook.invalid/other" })),
@@ -67,28 +94,27 @@ fn nothing_is_changed_by_right_of_what_ended_while_the_change_waited() {
     let member = guest(&http, MEMBER, 1).remove(0);
     guest(&http, "usr_other", 1);
     let asked = changes(&http);
-    let lock = "select from organizations where id = '{org}' for no key update";
     let member_row =
         |change: &str| format!("{change} where organization_id = '{{org}}' and user_id = '{MEMBER}'");
     let (removed, demoted) = (member_row("delete from members"), "update members set role = 'viewer'");
     for asked in asked.chunks(CHANGES_AT_ONCE) {
-        for answer in answers(&http, &member, asked, (lock, &member_row(demoted))) {
+        for answer in answers(&http, &member, asked, (LOCK, &member_row(demoted))) {
             answer.expect_error(403, "role_not_allowed");
         }
         http.metastore(&member_row("update members set role = 'admin'"));
-        for answer in answers(&http, &member, asked, (lock, &removed)) {
+        for answer in answers(&http, &member, asked, (LOCK, &removed)) {
             answer.expect_error(403, "organization_access_denied");
         }
         http.metastore(&format!("insert into members values ('{{org}}', '{MEMBER}', 'admin')"));
         let asks = |asks: bool| {
             format!("update organizations set requires_second_factor = {asks} where id = '{{org}}'")
         };
-        for answer in answers(&http, &member, asked, (lock, &asks(true))) {
+        for answer in answers(&http, &member, asked, (LOCK, &asks(true))) {
             answer.expect_error(403, "second_factor_required");
         }
         http.metastore(&asks(false));
         let disabled = |is: bool| format!("update users set disabled = {is} where id = '{MEMBER}'");
-        for answer in answers(&http, &member, asked, (lock, &disabled(true))) {
+        for answer in answers(&http, &member, asked, (LOCK, &disabled(true))) {
             answer.expect_error(401, "invalid_token");
         }
         http.metastore(&disabled(false));
@@ -97,26 +123,48 @@ fn nothing_is_changed_by_right_of_what_ended_while_the_change_waited() {
         };
         let shown =
             |was: bool| format!("update api_keys set with_second_factor = {was} where user_id = '{MEMBER}'");
-        for answer in answers(&http, &member, asked, (lock, &asks(true))) {
+        for answer in answers(&http, &member, asked, (LOCK, &asks(true))) {
             answer.expect_error(403, "second_factor_required");
         }
         http.metastore(&shown(true));
-        for answer in answers(&http, &member, asked, (lock, &shown(false))) {
+        for answer in answers(&http, &member, asked, (LOCK, &shown(false))) {
             answer.expect_error(403, "second_factor_required");
         }
         http.metastore(&asks(false));
         let key = http.new_key("/organizations/{org}/api-keys", json!({}));
         let ended = format!("delete from api_keys where id = '{}'", text_of(&key["id"]));
-        for answer in answers(&http, &text_of(&key["token"]), asked, (lock, &ended)) {
+        for answer in answers(&http, &text_of(&key["token"]), asked, (LOCK, &ended)) {
             answer.expect_error(401, "invalid_token");
         }
     }
     // Nothing of it is wrong but that.
     for asked in asked.chunks(CHANGES_AT_ONCE) {
-        for answer in answers(&http, &member, asked, (lock, "select")) {
-            assert!([200, 201, 204].contains(&answer.status), "{}", answer.text());
+        for answer in answers(&http, &member, asked, (LOCK, "select")) {
+            assert!([200, 201, 202, 204].contains(&answer.status), "{}", answer.text());
         }
     }
+}
+
+#[test]
+fn nothing_is_changed_of_what_got_to_another_organization_while_the_change_waited() {
+    let http = Http::start(Paying::default());
+    let (project, other) = (Project::make(&http), http.new_organization("other"));
+    let branch = mapped(&http, &project);
+    let asked = [
+        ("POST", format!("{branch}/credentials/rotate"), json!({ "username": "app" })),
+        ("DELETE", format!("{branch}/githubapp/repository"), Value::Null),
+        ("PATCH", branch.clone(), json!({ "description": "late" })),
+    ];
+    let moved = format!("update projects set organization_id = '{other}' where id = '{}'", project.id);
+    for answer in answers(&http, http.key(), &asked, (LOCK, &moved)) {
+        answer.expect_error(404, "project_not_found");
+    }
+    assert!(http.asks(&format!(
+        "select managed_role_verifier = 'SCRAM' and description = ''
+             and exists (select from github_repositories where root_branch_id = b.id)
+         from branches b where id = '{}'",
+        project.kept
+    )));
 }
 
 #[test]

@@ -20,7 +20,7 @@ use crate::Access;
 use crate::idempotency::{branch_of_call, note_effect_in_tx};
 use crate::kept_roles::{open_verifier, seal_roles, seal_verifier};
 use crate::logins::login_of;
-use crate::rows::{find_branch, lock_in_tx};
+use crate::rows::{find_branch, find_branch_in_tx, lock_in_tx};
 use crate::secrets::{new_password, scram_verifier};
 
 /// How long a request waits for a rotation to be done; that goes on after it.
@@ -49,16 +49,22 @@ impl BranchCredentials {
     /// `invalid_username`, `project_not_found`, `branch_not_found`
     pub async fn rotate(&self, access: &Access<InBranch>, username: &str) -> Result<()> {
         let branch = find_branch(&self.store, access).await?;
-        if let Some(login) = login_of(access) {
-            return self.logins.rotate(&branch, login, username).await;
+        let login = login_of(access);
+        if login.is_none() {
+            self.check_username(&branch, username)?;
+            if branch_of_call().is_some() {
+                return Ok(());
+            }
         }
-        self.check_username(&branch, username)?;
-        if branch_of_call().is_some() {
+        let mut tx = self.store.begin().await?;
+        lock_in_tx(&self.store, &mut tx, access).await?;
+        let branch = find_branch_in_tx(&self.store, &mut tx, access).await?;
+        if let Some(login) = login {
+            self.logins.rotate_in_tx(&mut tx, &branch, login, username).await?;
+            tx.commit().await?;
             return Ok(());
         }
         let id = &branch.id;
-        let mut tx = self.store.begin().await?;
-        lock_in_tx(&self.store, &mut tx, access).await?;
         let verifier = self.note_rotation_in_tx(&mut tx, id).await?;
         self.store.vercel_rotation_ask_in_tx(&mut tx, id).await?;
         note_effect_in_tx(&self.store, &mut tx, id).await?;

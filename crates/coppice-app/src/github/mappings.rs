@@ -5,11 +5,11 @@ use coppice_core::access::Scope;
 use coppice_core::github::GithubRepository;
 use coppice_core::target::InBranch;
 use coppice_core::{Error, ErrorCode, GithubInstallationId, GithubRepositoryId, Result};
-use coppice_store::{MappingNote, StoreError};
+use coppice_store::{MappingNote, StoreError, Tx};
 
 use super::Github;
 use crate::Access;
-use crate::rows::{find_branch, lock_in_tx};
+use crate::rows::{find_branch, find_branch_in_tx, lock_in_tx};
 
 /// A repository that a project is to be mapped to.
 #[derive(Clone, Copy, Debug)]
@@ -43,7 +43,7 @@ impl Github {
         access: &Access<InBranch>,
         asked: &MappingRequest,
     ) -> Result<GithubRepository> {
-        let root = find_branch(&self.store, access).await?.id;
+        find_branch(&self.store, access).await?;
         let project = &access.target.within.project;
         if self.store.github_repository_of(&access.organization.id, project).await?.is_some() {
             return Err(exists());
@@ -52,6 +52,8 @@ impl Github {
         let id = GithubRepositoryId::generate(Utc::now());
         let mut tx = self.store.begin().await?;
         let access = &lock_in_tx(&self.store, &mut tx, access).await?;
+        // GitHub took its time.
+        let root = find_branch_in_tx(&self.store, &mut tx, access).await?.id;
         let note = note(access, asked, &installation, &root);
         let made = self.store.github_repository_insert_in_tx(&mut tx, &id, project, &note).await;
         let made = made.map_err(|error| refused(error, asked.repository))?;
@@ -69,14 +71,18 @@ impl Github {
         access: &Access<InBranch>,
         asked: &MappingRequest,
     ) -> Result<GithubRepository> {
-        let root = find_branch(&self.store, access).await?.id;
-        let project = &access.target.within.project;
-        self.check_mapping(access).await?;
+        find_branch(&self.store, access).await?;
+        let place = &access.target.within;
+        let found = self.store.github_repository_of(&place.organization, &place.project).await?;
+        check_mapping(access, found.as_ref())?;
         let installation = self.installation_of(access, asked.repository).await?;
         let mut tx = self.store.begin().await?;
         let access = &lock_in_tx(&self.store, &mut tx, access).await?;
+        // GitHub took its time.
+        let root = find_branch_in_tx(&self.store, &mut tx, access).await?.id;
+        self.check_mapping_in_tx(&mut tx, access).await?;
         let note = note(access, asked, &installation, &root);
-        let changed = self.store.github_repository_update_in_tx(&mut tx, project, &note).await;
+        let changed = self.store.github_repository_update_in_tx(&mut tx, &place.project, &note).await;
         let changed = changed.map_err(|error| refused(error, asked.repository))?.ok_or_else(not_found)?;
         tx.commit().await?;
         Ok(changed)
@@ -87,20 +93,22 @@ impl Github {
     /// # Errors
     /// `project_not_found`, `branch_not_found`, `mapping_not_found`, `branch_access_denied`
     pub async fn delete_mapping(&self, access: &Access<InBranch>) -> Result<()> {
-        find_branch(&self.store, access).await?;
-        self.check_mapping(access).await?;
-        match self.store.github_repository_delete(&access.target.within.project).await? {
-            true => Ok(()),
-            false => Err(not_found()),
+        let mut tx = self.store.begin().await?;
+        lock_in_tx(&self.store, &mut tx, access).await?;
+        find_branch_in_tx(&self.store, &mut tx, access).await?;
+        self.check_mapping_in_tx(&mut tx, access).await?;
+        if !self.store.github_repository_delete_in_tx(&mut tx, &access.target.within.project).await? {
+            return Err(not_found());
         }
+        tx.commit().await?;
+        Ok(())
     }
 
-    /// Whether there is a mapping that the credential may change: it is about the whole project, and says
-    /// itself of which branch.
-    async fn check_mapping(&self, access: &Access<InBranch>) -> Result<()> {
+    /// As [`check_mapping`], of the mapping that there is while the organization is locked.
+    async fn check_mapping_in_tx(&self, tx: &mut Tx, access: &Access<InBranch>) -> Result<()> {
         let place = &access.target.within;
-        let found = self.store.github_repository_of(&access.organization.id, &place.project).await?;
-        access.check_root(&found.ok_or_else(not_found)?.root)
+        let found = self.store.github_repository_of_in_tx(tx, &place.organization, &place.project).await?;
+        check_mapping(access, found.as_ref())
     }
 
     /// The link of the organization through which a repository is reached: what nobody has linked who
@@ -130,6 +138,15 @@ impl Github {
             ),
         ))
     }
+}
+
+/// Whether there is a mapping that the credential may change: it is about the whole project, and says itself of which
+/// branch.
+///
+/// # Errors
+/// `mapping_not_found`, `branch_access_denied`
+fn check_mapping(access: &Access<InBranch>, found: Option<&GithubRepository>) -> Result<()> {
+    access.check_root(&found.ok_or_else(not_found)?.root)
 }
 
 fn note<'a>(

@@ -239,10 +239,13 @@ impl Webhooks {
         let OnDelivery { on: OnWebhook { within, webhook }, delivery } = &access.target;
         let found = self.store.webhook_find(&within.organization, webhook).await?;
         let found = found.ok_or_else(|| not_found(webhook))?;
-        if !self.store.delivery_resend(&found.id, delivery).await? {
+        let mut tx = self.store.begin().await?;
+        lock_in_tx(&self.store, &mut tx, access).await?;
+        if !self.store.delivery_resend_in_tx(&mut tx, &found.id, delivery).await? {
             let public = format!("no delivery {delivery} to webhook {webhook}");
             return Err(Error::NotFound { code: ErrorCode::DeliveryNotFound, public });
         }
+        tx.commit().await?;
         self.nudge();
         Ok(())
     }

@@ -130,17 +130,23 @@ async fn an_attempt_ends_a_delivery_or_puts_it_off_and_it_can_be_begun_anew() {
         store.delivery_end(&claimed[0], &end(next, status)).await.unwrap();
         store.delivery_list(&id, None, 1).await.unwrap().remove(0)
     };
+    let resend = async |delivery: &DeliveryId| {
+        let mut tx = store.begin().await.unwrap();
+        let is_there = store.delivery_resend_in_tx(&mut tx, &id, delivery).await.unwrap();
+        tx.commit().await.unwrap();
+        is_there
+    };
     let shown = attempt(AfterAttempt::Again(Duration::from_secs(300)), 503).await;
     assert_eq!((shown.state, shown.attempts, shown.status), (DeliveryState::Pending, 1, Some(503)));
     assert!(shown.due_at > Some(chrono::Utc::now() + Duration::from_secs(200)), "{shown:?}");
     assert!(due(&store).await.is_empty());
-    assert!(store.delivery_resend(&id, &delivery).await.unwrap());
+    assert!(resend(&delivery).await);
     let shown = attempt(AfterAttempt::GivenUp, 500).await;
     assert_eq!((shown.state, shown.attempts, shown.due_at), (DeliveryState::Failed, 1, None));
-    assert!(store.delivery_resend(&id, &delivery).await.unwrap());
+    assert!(resend(&delivery).await);
     let shown = attempt(AfterAttempt::Delivered, 204).await;
     assert_eq!((shown.state, shown.status), (DeliveryState::Delivered, Some(204)));
-    assert!(!store.delivery_resend(&id, &DeliveryId::from_trusted("other")).await.unwrap());
+    assert!(!resend(&DeliveryId::from_trusted("other")).await);
     assert!(store.webhook_delete(&organization(), &id).await.unwrap());
     assert!(!store.webhook_delete(&organization(), &id).await.unwrap());
 }
