@@ -11,6 +11,7 @@ use object_store::path::Path;
 use object_store::{ObjectMeta, ObjectStore, ObjectStoreExt as _, PutMode, PutOptions};
 use serde::{Deserialize, Serialize};
 
+use crate::bounded::within;
 use crate::manifest::Manifest;
 use crate::place::Opened;
 use crate::seal::Keys;
@@ -30,6 +31,8 @@ pub(crate) const SEALED_BYTES_MAX: usize = 1 << 30;
 const PASSED_OVER_MAX: usize = 100;
 /// How often a process tries to own a store that others take at the same moment.
 const OWNING_TRIES: usize = 32;
+/// Bytes of a listing of directories, which is kept as a whole: half a million of them.
+const DIRECTORIES_BYTES_MAX: usize = 64 << 20;
 
 /// What a store says of itself, in clear.
 #[derive(Debug, Serialize, Deserialize)]
@@ -303,7 +306,8 @@ impl Archive {
             let failed = || ArchiveError::store(format!("listing {prefix}"));
             while let Some(object) = objects.try_next().await.map_err(failed())? {
                 if names.is_ours(&object)? {
-                    found.push(object);
+                    // Nobody asks for these, and they are as long as the store likes.
+                    found.push(ObjectMeta { e_tag: None, version: None, ..object });
                 }
             }
             Ok(())
@@ -317,7 +321,7 @@ impl Archive {
     pub(crate) async fn list_directories(&self, prefix: &str) -> Result<Vec<String>> {
         let path = Path::from(prefix);
         let failed = ArchiveError::store(format!("listing {prefix}"));
-        let found = self.place.objects.list_with_delimiter(Some(&path));
+        let found = within(DIRECTORIES_BYTES_MAX, self.place.objects.list_with_delimiter(Some(&path)));
         let found = listed(prefix, async { found.await.map_err(failed) }).await?;
         let names = found.common_prefixes.iter().filter_map(|path| path.filename());
         Ok(names.map(str::to_owned).collect())

@@ -3,6 +3,8 @@
 //! that something is elsewhere is not followed: it may name whatever this machine reaches, with what is
 //! sent and without TLS.
 
+use std::cell::Cell;
+
 use async_trait::async_trait;
 use bytes::BytesMut;
 use futures_util::TryStreamExt as _;
@@ -15,6 +17,29 @@ use reqwest::redirect::Policy;
 
 /// Most bytes of such an answer: a page of a listing has a thousand names of at most a kilobyte.
 const ANSWER_BYTES_MAX: usize = 16 << 20;
+
+tokio::task_local! {
+    /// Bytes that answers may still have, of all that the task does in such a scope.
+    static LEFT: Cell<usize>;
+}
+
+/// Does something of whose answers, all together and without the content of objects, no more bytes are read. What
+/// comes in pages is kept until the last one is there, and a server need not have one.
+pub(crate) async fn within<T>(bytes_max: usize, work: impl Future<Output = T>) -> T {
+    LEFT.scope(Cell::new(bytes_max), work).await
+}
+
+/// Takes so many bytes of what may still be read; whether there were as many.
+fn is_left(bytes: usize) -> bool {
+    let taken = LEFT.try_with(|left| match left.get().checked_sub(bytes) {
+        Some(rest) => {
+            left.set(rest);
+            true
+        }
+        None => false,
+    });
+    taken.unwrap_or(true)
+}
 
 /// Makes clients whose servers are not trusted to end their answers, nor to say where something is.
 #[derive(Debug)]
@@ -73,9 +98,12 @@ impl HttpService for Bounded {
         let (head, body) = answer.into_parts();
         let (mut pieces, mut content) = (body.bytes_stream(), BytesMut::new());
         while let Some(piece) = pieces.try_next().await? {
+            let refused = |why| Err(HttpError::new(HttpErrorKind::Decode, std::io::Error::other(why)));
             if content.len() + piece.len() > ANSWER_BYTES_MAX {
-                let why = format!("its answer has more than {ANSWER_BYTES_MAX} bytes");
-                return Err(HttpError::new(HttpErrorKind::Decode, std::io::Error::other(why)));
+                return refused(format!("its answer has more than {ANSWER_BYTES_MAX} bytes"));
+            }
+            if !is_left(piece.len()) {
+                return refused("its answers have too many bytes together".to_owned());
             }
             content.extend_from_slice(&piece);
         }
@@ -136,5 +164,20 @@ mod tests {
         let refused = answered.map(drop).expect_err("it does not end");
         let told = std::error::Error::source(&refused).map(ToString::to_string).unwrap_or_default();
         assert!(told.contains("more than 16777216 bytes"), "{told}: {refused}");
+    }
+
+    #[tokio::test]
+    async fn answers_are_read_to_a_bound_of_all_together() {
+        const PAGE: usize = 1 << 20;
+        let page = || endless(format!("HTTP/1.1 200 OK\r\ncontent-length: {PAGE}\r\n\r\n"));
+        let asked = within(2 * PAGE, async {
+            for _ in 0..2 {
+                ask(BoundedConnector::WITH_OBJECTS, &format!("{}?list-type=2", page())).await?;
+            }
+            ask(BoundedConnector::WITH_OBJECTS, &format!("{}?list-type=2", page())).await
+        });
+        let refused = asked.await.map(drop).expect_err("that is one too many");
+        let told = std::error::Error::source(&refused).map(ToString::to_string).unwrap_or_default();
+        assert!(told.contains("too many bytes together"), "{told}: {refused}");
     }
 }
