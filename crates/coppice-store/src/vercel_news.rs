@@ -150,9 +150,17 @@ impl Store {
         Ok(())
     }
 
-    /// Adds a login that Vercel is about to be told. Those that it was to be told an hour ago or earlier go.
-    pub async fn vercel_login_offer(&self, news: &VercelNews, new: NewVercelLogin<'_>) -> Result<()> {
+    /// Adds a login that Vercel is about to be told. Those that it was to be told an hour ago or earlier go. False
+    /// when the database is gone, or another installation's by now.
+    pub async fn vercel_login_offer(&self, news: &VercelNews, new: NewVercelLogin<'_>) -> Result<bool> {
         let mut tx = self.begin().await?;
+        // Whoever gives it to another installation has this row first, and waits for a login that is to end with the
+        // former ones.
+        let sql = "select from vercel_resources where project_id = $1 and installation_id = $2 for share";
+        let query = sqlx::query(sql).bind(news.project.as_str()).bind(news.installation.as_str());
+        if query.fetch_optional(&mut *tx).await?.is_none() {
+            return Ok(false);
+        }
         sqlx::query(
             "delete from vercel_logins where project_id = $1 and offered_at < now() - interval '1 hour'",
         )
@@ -160,19 +168,19 @@ impl Store {
         .execute(&mut *tx)
         .await?;
         sqlx::query(
-            "insert into vercel_logins (id, project_id, verifier, offered_at)
-             select $1, project_id, $3, now() from vercel_resources where project_id = $2 and installation_id = $4",
+            "insert into vercel_logins (id, project_id, verifier, offered_at) values ($1, $2, $3, now())",
         )
         .bind(new.id.as_str())
         .bind(news.project.as_str())
         .bind(new.verifier)
-        .bind(news.installation.as_str())
         .execute(&mut *tx)
         .await?;
-        tx.commit().await
+        tx.commit().await?;
+        Ok(true)
     }
 
-    /// Notes that Vercel has a login: those that it had before end now.
+    /// Notes that Vercel has a login: those that it had before end now. Where the database is another installation's by
+    /// now they stay as they are: all end when that one has a login of its own, a day later at most.
     pub async fn vercel_login_taken_in_tx(
         &self,
         tx: &mut Tx,
@@ -180,21 +188,7 @@ impl Store {
         login: &VercelLoginId,
         rotation: i64,
     ) -> Result<()> {
-        sqlx::query(
-            "update vercel_logins l set ends_at = now() from vercel_logins taken
-             where taken.id = $2 and l.project_id = $1 and taken.project_id = $1 and l.id <> taken.id
-               and l.created_at <= taken.created_at and (l.ends_at is null or l.ends_at > now())",
-        )
-        .bind(news.project.as_str())
-        .bind(login.as_str())
-        .execute(&mut **tx)
-        .await?;
-        sqlx::query("update vercel_logins set offered_at = null where project_id = $1 and id = $2")
-            .bind(news.project.as_str())
-            .bind(login.as_str())
-            .execute(&mut **tx)
-            .await?;
-        sqlx::query(
+        let told = sqlx::query(
             "update vercel_resources set rotations_told = greatest(rotations_told, $3), news_attempts = 0
              where project_id = $1 and installation_id = $2",
         )
@@ -203,6 +197,22 @@ impl Store {
         .bind(rotation)
         .execute(&mut **tx)
         .await?;
+        sqlx::query("update vercel_logins set offered_at = null where project_id = $1 and id = $2")
+            .bind(news.project.as_str())
+            .bind(login.as_str())
+            .execute(&mut **tx)
+            .await?;
+        if told.rows_affected() == 1 {
+            sqlx::query(
+                "update vercel_logins l set ends_at = now() from vercel_logins taken
+                 where taken.id = $2 and l.project_id = $1 and taken.project_id = $1 and l.id <> taken.id
+                   and l.created_at <= taken.created_at and (l.ends_at is null or l.ends_at > now())",
+            )
+            .bind(news.project.as_str())
+            .bind(login.as_str())
+            .execute(&mut **tx)
+            .await?;
+        }
         Ok(())
     }
 }

@@ -104,6 +104,7 @@ impl Store {
         from: &VercelInstallationId,
         to: &VercelInstallation,
     ) -> Result<Option<Vec<BranchId>>> {
+        // First, so that no login is made meanwhile which has no end (`vercel_login_offer`).
         let moved = sqlx::query(
             "update vercel_resources r set installation_id = $3, rotations_asked = rotations_asked + 1,
                     news_due_at = now(), news_attempts = 0, former_until = now() + interval '1 day'

@@ -68,7 +68,10 @@ impl Vercel {
     /// The former secrets are good until Vercel has the next ones: else nothing there could connect.
     async fn tell_secrets(&self, news: &VercelNews, rotation: i64) -> Result<()> {
         let login = NewLogin::make();
-        self.store.vercel_login_offer(news, login.row()).await?;
+        if !self.store.vercel_login_offer(news, login.row()).await? {
+            // Whoever has it now is told by other news.
+            return Ok(());
+        }
         failpoint!("vercel.offered");
         let secrets = secrets(&self.credentials, &news.branch, &login);
         let secrets: Vec<_> =

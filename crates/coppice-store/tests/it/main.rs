@@ -33,6 +33,7 @@ mod transactions;
 mod transfer;
 mod trash;
 mod usage;
+mod vercel;
 mod verifiers;
 
 use std::time::Duration;
