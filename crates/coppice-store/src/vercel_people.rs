@@ -1,5 +1,6 @@
 //! People who came from Vercel by an installation: users of its organization alone.
 
+use chrono::{DateTime, Utc};
 use coppice_core::organization::Role;
 use coppice_core::vercel::{VERCEL_ADDRESSES, VercelInstallation};
 use coppice_core::{UserId, VercelInstallationId};
@@ -15,6 +16,8 @@ pub struct VercelPerson {
     pub installation: VercelInstallationId,
     /// Who they are at Vercel.
     pub person: String,
+    /// When they were taken. What Vercel answers counts unless they were taken again, or came, since.
+    pub looked_at: DateTime<Utc>,
 }
 
 impl Store {
@@ -33,8 +36,8 @@ impl Store {
             return Ok(None);
         }
         let known: Option<String> = sqlx::query_scalar(
-            "update vercel_people set looked_at = now() where installation_id = $1 and person_id = $2
-             returning user_id",
+            "update vercel_people set looked_at = now(), kept_out = false
+             where installation_id = $1 and person_id = $2 returning user_id",
         )
         .bind(installation.id.as_str())
         .bind(person)
@@ -91,7 +94,7 @@ impl Store {
 
     /// Takes people whom Vercel was not asked about for an hour and who can still come in.
     pub async fn vercel_people_due(&self, at_most: u32) -> Result<Vec<VercelPerson>> {
-        let rows: Vec<(String, String, String)> = sqlx::query_as(
+        let rows: Vec<(String, String, String, DateTime<Utc>)> = sqlx::query_as(
             "update vercel_people set looked_at = now() where user_id in (
                  select v.user_id from vercel_people v
                  where v.looked_at < now() - interval '1 hour'
@@ -99,35 +102,69 @@ impl Store {
                         or exists (select from sessions s where s.user_id = v.user_id)
                         or exists (select from api_keys k where k.user_id = v.user_id))
                  order by v.looked_at limit $1 for update skip locked)
-             returning user_id, installation_id, person_id",
+             returning user_id, installation_id, person_id, looked_at",
         )
         .bind(i64::from(at_most))
         .fetch_all(&self.pool)
         .await?;
-        let person = |(user, installation, person)| VercelPerson {
+        let person = |(user, installation, person, looked_at)| VercelPerson {
             user: UserId::from_trusted(user),
             installation: VercelInstallationId::from_trusted(installation),
             person,
+            looked_at,
         };
         Ok(rows.into_iter().map(person).collect())
     }
 
-    /// Writes down what a person may do from now on.
-    pub async fn vercel_person_role(&self, user: &UserId, role: Role) -> Result<()> {
-        sqlx::query("update members set role = $2 where user_id = $1 and role <> $2")
-            .bind(user.as_str())
-            .bind(role.as_str())
-            .execute(&self.pool)
-            .await?;
+    /// Writes down what a person may do from now on. Without a role they are no member until they have one again, or
+    /// come; who was removed here stays so. False, and nothing changes, when it does not count any more.
+    pub async fn vercel_person_role(&self, of: &VercelPerson, role: Option<Role>) -> Result<bool> {
+        let mut tx = self.begin().await?;
+        let sql = "select from vercel_people where user_id = $1 and looked_at = $2 for no key update";
+        let query = sqlx::query(sql).bind(of.user.as_str()).bind(of.looked_at);
+        if query.fetch_optional(&mut *tx).await?.is_none() {
+            return Ok(false);
+        }
+        match role {
+            Some(role) => self.vercel_person_admit_in_tx(&mut tx, &of.user, role).await?,
+            None => {
+                sqlx::query(
+                    "with ended as (delete from members where user_id = $1 returning user_id)
+                     update vercel_people v set kept_out = true from ended where v.user_id = ended.user_id",
+                )
+                .bind(of.user.as_str())
+                .execute(&mut *tx)
+                .await?;
+            }
+        }
+        tx.commit().await?;
+        Ok(true)
+    }
+
+    async fn vercel_person_admit_in_tx(&self, tx: &mut Tx, user: &UserId, role: Role) -> Result<()> {
+        for statement in [
+            "with back as (
+                 update vercel_people set kept_out = false where user_id = $1 and kept_out
+                 returning user_id, installation_id)
+             insert into members (organization_id, user_id, role)
+             select i.organization_id, back.user_id, $2 from back
+             join vercel_installations i on i.id = back.installation_id
+             on conflict (organization_id, user_id) do nothing",
+            "update members set role = $2 where user_id = $1 and role <> $2",
+        ] {
+            sqlx::query(statement).bind(user.as_str()).bind(role.as_str()).execute(&mut **tx).await?;
+        }
         Ok(())
     }
 
-    /// Forgets a person with their user, its sessions and keys.
-    pub async fn vercel_person_forget(&self, user: &UserId) -> Result<()> {
-        sqlx::query("delete from vercel_people where user_id = $1")
-            .bind(user.as_str())
+    /// Forgets a person with their user, its sessions and keys. False, and nothing changes, when it does not count
+    /// any more.
+    pub async fn vercel_person_forget(&self, of: &VercelPerson) -> Result<bool> {
+        let done = sqlx::query("delete from vercel_people where user_id = $1 and looked_at = $2")
+            .bind(of.user.as_str())
+            .bind(of.looked_at)
             .execute(&self.pool)
             .await?;
-        Ok(())
+        Ok(done.rows_affected() == 1)
     }
 }

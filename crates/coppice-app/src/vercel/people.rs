@@ -15,6 +15,7 @@ use zeroize::{Zeroize as _, Zeroizing};
 use super::Vercel;
 use super::asking::ask;
 use super::{VercelConfig, refused};
+use crate::asking::Reply;
 use crate::attempts::{ARRIVAL, source};
 use crate::outside::account::display_name;
 use crate::{BrowserSession, SignIn};
@@ -45,6 +46,17 @@ struct Exchanged {
 #[derive(Deserialize)]
 struct Member {
     role: String,
+}
+
+/// What is known of a person when Vercel was asked about them.
+#[derive(Debug, PartialEq, Eq)]
+enum Said {
+    /// What they may do; nothing with a role that is not known here.
+    Member(Option<Role>),
+    /// The account there has no such person any more.
+    Gone,
+    /// Nothing that is understood.
+    Nothing,
 }
 
 impl Vercel {
@@ -112,18 +124,34 @@ impl Vercel {
         let Some(reply) = self.ask(&of.installation, (Method::GET, &below), None).await? else {
             return Ok(());
         };
-        let member: Option<Member> = serde_json::from_slice(&reply.body).ok();
-        match (reply.status, member.and_then(|member| role_of(&member.role))) {
-            (StatusCode::OK, Some(role)) => self.store.vercel_person_role(&of.user, role).await?,
-            (StatusCode::OK | StatusCode::NOT_FOUND, _) => {
-                tracing::info!(user = %of.user, installation = %of.installation, "a person may not come from Vercel any more");
-                self.store.vercel_person_forget(&of.user).await?;
+        match said(&reply) {
+            Said::Member(role) => {
+                let is_so = self.store.vercel_person_role(of, role).await?;
+                if is_so && role.is_none() {
+                    tracing::warn!(user = %of.user, installation = %of.installation, "a person has a role at Vercel that is not known here");
+                }
             }
-            (status, _) => {
-                tracing::warn!(installation = %of.installation, "Vercel does not say who its people are: {status}");
+            Said::Gone => {
+                if self.store.vercel_person_forget(of).await? {
+                    tracing::info!(user = %of.user, installation = %of.installation, "a person may not come from Vercel any more");
+                }
+            }
+            Said::Nothing => {
+                tracing::warn!(installation = %of.installation, "Vercel does not say who its people are: {}", reply.status);
             }
         }
         Ok(())
+    }
+}
+
+/// Reads what Vercel answers. Only what is sure has a person forgotten: their keys go with them, and no later answer
+/// brings them back.
+fn said(reply: &Reply) -> Said {
+    let member: Option<Member> = serde_json::from_slice(&reply.body).ok();
+    match (reply.status, member) {
+        (StatusCode::OK, Some(member)) => Said::Member(role_of(&member.role)),
+        (StatusCode::NOT_FOUND, _) => Said::Gone,
+        _ => Said::Nothing,
     }
 }
 
@@ -172,4 +200,36 @@ async fn exchange(config: &VercelConfig, arrival: &VercelArrival<'_>) -> Result<
     }
     tracing::info!("a code of somebody who comes from Vercel is refused there: {status}");
     Err(refused("Vercel does not take the code: it is good once, for some minutes"))
+}
+
+#[cfg(test)]
+mod tests {
+    use reqwest::header::HeaderMap;
+
+    use super::*;
+
+    #[test]
+    fn only_who_is_gone_at_vercel_is_forgotten_and_a_role_that_is_not_known_lets_nobody_in() {
+        let said_by = |status, body: &str| {
+            said(&Reply { status, headers: HeaderMap::new(), body: body.as_bytes().to_vec() })
+        };
+        for (body, expected) in [
+            (r#"{"id":"u","role":"ADMIN"}"#, Said::Member(Some(Role::Admin))),
+            (r#"{"id":"u","role":"USER"}"#, Said::Member(Some(Role::Viewer))),
+            (r#"{"id":"u","role":"BILLING"}"#, Said::Member(None)),
+            (r#"{"id":"u"}"#, Said::Nothing),
+            (r#"{"id":"u","role":null}"#, Said::Nothing),
+            ("<html>we are back soon</html>", Said::Nothing),
+            ("", Said::Nothing),
+        ] {
+            assert_eq!(said_by(StatusCode::OK, body), expected, "{body}");
+        }
+        let member = r#"{"id":"u","role":"ADMIN"}"#;
+        for body in ["", "{}", member] {
+            assert_eq!(said_by(StatusCode::NOT_FOUND, body), Said::Gone, "{body}");
+        }
+        for status in [StatusCode::NO_CONTENT, StatusCode::FOUND, StatusCode::FORBIDDEN, StatusCode::GONE] {
+            assert_eq!(said_by(status, member), Said::Nothing, "{status}");
+        }
+    }
 }

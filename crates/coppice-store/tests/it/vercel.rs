@@ -1,8 +1,9 @@
-//! What Vercel is told while something else happens.
+//! What Vercel is told, and what it answers, while something else happens.
 
+use coppice_core::organization::Role;
 use coppice_core::vercel::VercelInstallation;
-use coppice_core::{ProjectId, VercelInstallationId, VercelLoginId};
-use coppice_store::{NewVercelLogin, Store, Tx, VercelNews};
+use coppice_core::{ProjectId, UserId, VercelInstallationId, VercelLoginId};
+use coppice_store::{NewVercelLogin, Store, Tx, VercelNews, VercelPerson};
 use sqlx::{Executor as _, PgConnection};
 
 use crate::postgres::Postgres;
@@ -105,4 +106,107 @@ async fn what_a_former_account_takes_after_a_transfer_ends_no_login_and_what_the
     assert!(offer(&store, &of_next, "next").await);
     take(&store, &of_next, "next").await;
     assert_eq!(logins(&mut sql).await, "first ended, late ended, next goes on");
+}
+
+fn ada() -> UserId {
+    UserId::from_trusted("usr_ada")
+}
+
+/// Ada comes from Vercel by the first installation, and would be this user if she was none.
+async fn arrives_as(store: &Store, new: &UserId, role: Role) {
+    let by = installation(store, "icfg_one").await;
+    let arrived = store.vercel_person_arrives(&by, ("ada", "Ada"), new, role).await.unwrap();
+    assert_eq!(arrived, Some(ada()));
+}
+
+async fn arrives(store: &Store, role: Role) {
+    arrives_as(store, &UserId::from_trusted("usr_new"), role).await;
+}
+
+/// Has Vercel be asked about Ada.
+async fn taken(store: &Store, sql: &mut PgConnection) -> VercelPerson {
+    sql.execute("update vercel_people set looked_at = now() - interval '2 hours'").await.unwrap();
+    store.vercel_people_due(1).await.unwrap().remove(0)
+}
+
+async fn role(sql: &mut PgConnection) -> Option<String> {
+    let query = "select max(role) from members where user_id = 'usr_ada'";
+    sqlx::query_scalar(query).fetch_one(sql).await.unwrap()
+}
+
+async fn has_key(sql: &mut PgConnection) -> bool {
+    let query = "select exists (select from api_keys where id = 'key_ada')";
+    sqlx::query_scalar(query).fetch_one(sql).await.unwrap()
+}
+
+/// Ada has come as an admin, and has a key.
+async fn with_ada(server: &Postgres) -> (Store, PgConnection) {
+    let (store, mut sql) = with_installations(server).await;
+    arrives_as(&store, &ada(), Role::Admin).await;
+    sql.execute(
+        "insert into api_keys (id, user_id, name, preview, hash, scopes, projects, branches)
+         values ('key_ada', 'usr_ada', '', 'p', 'of ada', '{}', '{}', '{}')",
+    )
+    .await
+    .unwrap();
+    (store, sql)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_vercel_answers_when_somebody_has_come_since_changes_nothing() {
+    let server = Postgres::shared();
+    let (store, mut sql) = with_ada(&server).await;
+    let asked = taken(&store, &mut sql).await;
+    arrives(&store, Role::Viewer).await;
+    for late in [Some(Role::Admin), None] {
+        assert!(!store.vercel_person_role(&asked, late).await.unwrap());
+        assert_eq!(role(&mut sql).await.as_deref(), Some("viewer"), "{late:?}");
+    }
+    assert!(!store.vercel_person_forget(&asked).await.unwrap());
+    assert!(has_key(&mut sql).await);
+
+    // She comes while the answer is written down.
+    let asked = taken(&store, &mut sql).await;
+    let mut tx = store.begin().await.unwrap();
+    sqlx::query("update vercel_people set looked_at = now()").execute(&mut *tx).await.unwrap();
+    let answer = tokio::spawn({
+        let store = store.clone();
+        async move { store.vercel_person_role(&asked, Some(Role::Admin)).await.unwrap() }
+    });
+    until_blocked(&mut sql, &mut tx).await;
+    tx.commit().await.unwrap();
+    assert!(!answer.await.unwrap());
+    assert_eq!(role(&mut sql).await.as_deref(), Some("viewer"));
+
+    let asked = taken(&store, &mut sql).await;
+    assert!(store.vercel_person_role(&asked, Some(Role::Admin)).await.unwrap());
+    assert_eq!(role(&mut sql).await.as_deref(), Some("admin"));
+    assert!(store.vercel_person_forget(&asked).await.unwrap());
+    assert!(role(&mut sql).await.is_none() && !has_key(&mut sql).await);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn without_a_role_somebody_from_vercel_is_no_member_and_with_one_again_they_are_with_their_keys() {
+    let server = Postgres::shared();
+    let (store, mut sql) = with_ada(&server).await;
+    for _ in 0..2 {
+        let asked = taken(&store, &mut sql).await;
+        assert!(store.vercel_person_role(&asked, None).await.unwrap());
+        assert_eq!(role(&mut sql).await, None);
+        assert!(has_key(&mut sql).await);
+    }
+    let asked = taken(&store, &mut sql).await;
+    assert!(store.vercel_person_role(&asked, Some(Role::Viewer)).await.unwrap());
+    assert_eq!(role(&mut sql).await.as_deref(), Some("viewer"));
+
+    assert!(store.vercel_person_role(&asked, None).await.unwrap());
+    arrives(&store, Role::Admin).await;
+    assert_eq!(role(&mut sql).await.as_deref(), Some("admin"), "who comes has a role");
+    // Whoever is removed here does not come back by what Vercel answers.
+    sql.execute("delete from members where user_id = 'usr_ada'").await.unwrap();
+    for answered in [Some(Role::Admin), None, Some(Role::Admin)] {
+        let asked = taken(&store, &mut sql).await;
+        assert!(store.vercel_person_role(&asked, answered).await.unwrap());
+        assert_eq!(role(&mut sql).await, None, "{answered:?}");
+    }
 }
