@@ -15,6 +15,10 @@ use crate::attempts::STRIPE;
 /// How often a customer is made for a page: the one there was may be gone.
 const TRIES: u32 = 2;
 
+/// How often a customer is told at most by one request that counts once: whoever says where invoices go all the time
+/// would have it ask without end. Whoever says so later tells it, too.
+const TELLS_MAX: u32 = 4;
+
 /// Seconds after which it is looked what became of a page, should Stripe not say so.
 const AFTER_PAGE: u32 = 900;
 
@@ -141,7 +145,7 @@ impl Stripe {
     ) -> Result<Asked<()>> {
         let path = ["customers", id];
         let mut email = self.store.billing_email(organization).await?;
-        loop {
+        for _ in 0..TELLS_MAX {
             let told = [("email", email.as_str()), ("name", name.unwrap_or_default())];
             let told = if name.is_some() { &told[..] } else { &told[..1] };
             let done = stripe.post::<IgnoredAny>(&path, told, "telling it of a customer").await;
@@ -154,6 +158,7 @@ impl Stripe {
             }
             email = now;
         }
+        Ok(Ok(()))
     }
 
     /// Counts what Stripe is to be asked.
